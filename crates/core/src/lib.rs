@@ -1,0 +1,15 @@
+//! Every decision PureLB takes, as pure functions over plain data: no I/O, no clock, no async, no Kubernetes types.
+//!
+//! To find a behaviour ask which decision it is and open one file:
+//!
+//! - [`addr`]: what a family, a range and a prefix are, and how people write them
+//! - [`group`]: what a ServiceGroup says once it is understood, and which groups cannot live together
+//! - [`pool`]: which addresses of a group are free, who holds the others and who may share them
+//! - [`agent`]: what an LBNodeAgent says once it is understood
+//! - [`reason`]: every refusal and warning, once, with the sentence a person reads
+
+pub mod addr;
+pub mod agent;
+pub mod group;
+pub mod pool;
+pub mod reason;

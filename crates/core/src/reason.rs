@@ -1,0 +1,391 @@
+//! Every refusal and warning PureLB knows, once, with the sentence a person reads.
+//!
+//! A [`Reason`] is at the same time the reason of a condition, the label of a metric, the field of a log line and the
+//! sentence that `validate` and `inspect` print. A sentence says what is wrong and what to write instead.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::addr::{AddrRange, Family};
+use crate::pool::Port;
+
+/// Why something was refused, passed over or only just accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
+pub enum Reason {
+    /// The text of a `pool` field is no range at all.
+    #[error("{problem}; write a range such as 192.0.2.10-192.0.2.20, a CIDR such as 192.0.2.0/28, or one address")]
+    RangeSyntax {
+        /// What could not be read, with the text as it was written.
+        problem: String,
+    },
+
+    /// The first address of a range comes after the last one.
+    #[error("range {first}-{last} runs backwards: {last} comes before {first}; write {instead} instead")]
+    RangeReversed {
+        /// The address written first.
+        first: IpAddr,
+        /// The address written last.
+        last: IpAddr,
+        /// The range its author most likely meant.
+        instead: String,
+    },
+
+    /// The two ends of a range belong to different families.
+    #[error(
+        "range {first}-{last} mixes families: one end is {}, the other {}; write two addresses of one family",
+        Family::of(*first), Family::of(*last)
+    )]
+    RangeMixedFamilies {
+        /// The address written first.
+        first: IpAddr,
+        /// The address written last.
+        last: IpAddr,
+    },
+
+    /// The range is not inside the subnet beside it.
+    #[error(
+        "{} range {range} not contained by network {subnet}: {outside} is outside; write a range between {} and {}, \
+         or correct the subnet",
+        upper(range.family()), subnet.network(), subnet.broadcast()
+    )]
+    RangeOutsideSubnet {
+        /// The range.
+        range: AddrRange,
+        /// The subnet it should lie in.
+        subnet: IpNet,
+        /// The first of its ends that does not.
+        outside: IpAddr,
+    },
+
+    /// An IPv6 range stands in a v4 field, or the other way round.
+    #[error("range {range} is {}, but this field takes {wanted}; move it to {}pools", range.family(), range.family().short())]
+    RangeWrongFamily {
+        /// The range.
+        range: AddrRange,
+        /// The family its field is for.
+        wanted: Family,
+    },
+
+    /// A `pool` or `subnet` is missing.
+    #[error("{field} is missing; write {example}")]
+    FieldMissing {
+        /// The name of the missing field.
+        field: &'static str,
+        /// What could stand there.
+        example: &'static str,
+    },
+
+    /// The text of a `subnet` field is no network.
+    #[error("invalid CIDR address: {text:?}; write the subnet as network and prefix length, such as 192.0.2.0/24")]
+    SubnetSyntax {
+        /// The text as it was written.
+        text: String,
+    },
+
+    /// The text of an `aggregation` field is no prefix.
+    #[error("aggregation {text:?} is not a prefix length; write default, or a length from /8 to /{longest}")]
+    AggregationSyntax {
+        /// The text as it was written.
+        text: String,
+        /// The longest prefix the pool's family allows.
+        longest: u8,
+    },
+
+    /// The `aggregation` is longer than an address of the family has bits.
+    #[error("aggregation /{length} is too long for {family}; write default, or a length from /8 to /{}", family.max_prefix())]
+    AggregationTooLong {
+        /// The prefix length as written.
+        length: u8,
+        /// The family of the pool.
+        family: Family,
+    },
+
+    /// An old `aggregation` without its slash, which 0.13 stored as it was.
+    #[error("aggregation {text:?} has no slash and is read as /{text}; write /{text}")]
+    AggregationWithoutSlash {
+        /// The text as it was written.
+        text: String,
+    },
+
+    /// A range repeats addresses of an earlier range of the same group.
+    #[error("range {range} overlaps {earlier} of the same group; the addresses in both count once")]
+    RangesMerged {
+        /// The later range.
+        range: AddrRange,
+        /// The earlier range.
+        earlier: AddrRange,
+    },
+
+    /// The v1 single range stands beside a pool of its own family.
+    #[error(
+        "Invalid Spec: both legacy Pool and {}Pool are {}; write the range as one more entry of {}pools and delete pool",
+        family.short().to_uppercase(), upper(*family), family.short()
+    )]
+    LegacyRangeBesidePool {
+        /// The family of both.
+        family: Family,
+    },
+
+    /// A group that says nothing about where its addresses come from.
+    #[error(
+        "Pool must specify local, remote, or external; write for example spec.local.v4pools with a pool and a subnet"
+    )]
+    NoSource,
+
+    /// A group with a source but no usable range in it.
+    #[error("no valid address range found; write at least one entry in v4pools or v6pools")]
+    NoRanges,
+
+    /// Several sources where only one counts.
+    #[error("{ignored} is ignored because {used} is there too; delete one of them")]
+    SourceIgnored {
+        /// The source that is passed over.
+        ignored: &'static str,
+        /// The source that counts.
+        used: &'static str,
+    },
+
+    /// A group names itself differently inside.
+    #[error("spec.name {written:?} is ignored: the group's name is {name:?}; delete spec.name")]
+    NameIgnored {
+        /// The name under `spec`.
+        written: String,
+        /// The object's own name.
+        name: String,
+    },
+
+    /// `placement: Auto` together with a source that says where it announces.
+    #[error("placement: Auto goes with local only, not with {source_field}; delete placement")]
+    PlacementContradicted {
+        /// `remote` or `external`.
+        source_field: &'static str,
+    },
+
+    /// Two ways of choosing among ranges that exclude each other.
+    #[error("multiPool and balancePools are mutually exclusive; set only one of them")]
+    MultiPoolAndBalancePools,
+
+    /// A namespace rule without namespaces.
+    #[error("{flag} requires a non-empty namespaces list; list the namespaces, or delete {flag}")]
+    NamespacesMissing {
+        /// `enforceNamespaces` or `namespaceDefault`.
+        flag: &'static str,
+    },
+
+    /// An external group with an `announce` that is neither word.
+    #[error(
+        "external pool announce must be \"local\" or \"remote\", got {announce:?} (is the ServiceGroup CRD up to date?)"
+    )]
+    ExternalAnnounce {
+        /// The text as it was written.
+        announce: String,
+    },
+
+    /// A second group of the same name.
+    #[error("Duplicate definition of pool {name}: ServiceGroup {first} has that name already; rename one of them")]
+    GroupDuplicate {
+        /// The name of both.
+        name: String,
+        /// The group that keeps it, as `namespace/name`.
+        first: String,
+    },
+
+    /// A group with addresses that an earlier group has already.
+    #[error(
+        "Pool overlaps with already defined pool \"{other}\": {range} and its {other_range} have addresses in common; \
+         write ranges that are apart"
+    )]
+    GroupsOverlap {
+        /// The group that keeps the addresses.
+        other: String,
+        /// The range of the refused group.
+        range: AddrRange,
+        /// The range of the group that keeps them.
+        other_range: AddrRange,
+    },
+
+    /// A pool with ranges of the family, all of it in use.
+    #[error(
+        "pool \"{pool}\" exhausted: no available addresses for {service} (all {size} {family} addresses are in use); add a \
+         range to the group, or delete a Service that uses it"
+    )]
+    Exhausted {
+        /// The group.
+        pool: String,
+        /// The Service that asked.
+        service: String,
+        /// The family it asked for.
+        family: Family,
+        /// How many addresses the pool has.
+        size: u128,
+    },
+
+    /// A pool without any range of the family.
+    #[error("pool \"{pool}\" has no {family} range for {service}; add one to {}pools, or ask for another family", family.short())]
+    FamilyNotServed {
+        /// The group.
+        pool: String,
+        /// The Service that asked.
+        service: String,
+        /// The family it asked for.
+        family: Family,
+    },
+
+    /// An address asked for by name that the pool does not have.
+    #[error("{addr} does not belong to pool \"{pool}\"")]
+    AddressNotInPool {
+        /// The address.
+        addr: IpAddr,
+        /// The group.
+        pool: String,
+    },
+
+    /// The Service's sharing key has another address already.
+    #[error("sharing key \"{key}\" is bound to {bound}, cannot use {addr}")]
+    SharingKeyBound {
+        /// The key.
+        key: String,
+        /// The address that all Services with this key share.
+        bound: IpAddr,
+        /// The address asked for.
+        addr: IpAddr,
+    },
+
+    /// Somebody else has the address and does not share it with this Service.
+    #[error(
+        "{addr} is already in use by {holders} and cannot be given to {service}; to share it, set the same \
+         purelb.io/allow-shared-ip on all of them"
+    )]
+    AddressInUse {
+        /// The address.
+        addr: IpAddr,
+        /// The Service that asked.
+        service: String,
+        /// The Services that have it, joined by commas.
+        holders: String,
+    },
+
+    /// Somebody who shares the address has the port.
+    #[error("port {}/{} on \"{addr}\" is already in use by {holder}; use another port or another sharing key", port.protocol, port.number)]
+    PortInUse {
+        /// The shared address.
+        addr: IpAddr,
+        /// The port both want.
+        port: Port,
+        /// The Service that has it.
+        holder: String,
+    },
+
+    /// A local interface pattern that is no regular expression.
+    #[error(
+        "localInterface {text:?} is not a regular expression ({problem}); write default, an interface name, or a pattern such as ^eth"
+    )]
+    InterfacePattern {
+        /// The text as it was written.
+        text: String,
+        /// What the parser says.
+        problem: String,
+    },
+
+    /// An interface name the kernel would refuse.
+    #[error("{text:?} is not an interface name; write 1 to 15 characters without blanks or slashes, such as kube-lb0")]
+    InterfaceName {
+        /// The text as it was written.
+        text: String,
+    },
+
+    /// A duration that is not written as Go writes them.
+    #[error(
+        "{text:?} is not a duration; write a number with a unit, such as 100ms or 1.5s (until then {fallback} is used)"
+    )]
+    DurationSyntax {
+        /// The text as it was written.
+        text: String,
+        /// What is used instead.
+        fallback: &'static str,
+    },
+
+    /// A number outside what its field allows.
+    #[error("{value} is out of range; write a number from {lowest} to {highest}")]
+    NumberOutOfRange {
+        /// The number as written.
+        value: i64,
+        /// The lowest allowed.
+        lowest: i64,
+        /// The highest allowed.
+        highest: i64,
+    },
+
+    /// A preferred lifetime longer than the valid one.
+    #[error("preferredLifetime {preferred} is longer than validLifetime {valid}; write at most {valid}")]
+    LifetimesReversed {
+        /// The preferred lifetime in seconds.
+        preferred: u32,
+        /// The valid lifetime in seconds.
+        valid: u32,
+    },
+
+    /// A node selector Kubernetes could not evaluate.
+    #[error("nodeSelector matches nothing: {problem}")]
+    SelectorInvalid {
+        /// What is wrong with it, and what to write.
+        problem: String,
+    },
+
+    /// Old and new name of one LBNodeAgent field, with different values.
+    #[error("{old} {old_value:?} is ignored because {new} says {new_value:?}; delete {old}")]
+    OldNameIgnored {
+        /// The v1 name.
+        old: &'static str,
+        /// Its value.
+        old_value: String,
+        /// The v2 name.
+        new: &'static str,
+        /// Its value.
+        new_value: String,
+    },
+
+    /// A name that the API server refuses.
+    #[error(
+        "{name:?} is not a name Kubernetes accepts: lower-case letters, digits, '-' and '.' only, beginning and ending \
+         with a letter or digit; write {instead:?} instead"
+    )]
+    NameInvalid {
+        /// The name as written.
+        name: String,
+        /// A legal name close to it.
+        instead: String,
+    },
+}
+
+impl Reason {
+    /// The word that stands for this reason everywhere, such as `RangeReversed`.
+    pub fn name(&self) -> &'static str {
+        self.into()
+    }
+}
+
+/// A reason together with the field it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Path of the field, such as `spec.local.v4pools[0].pool`.
+    pub field: String,
+    /// What is wrong there.
+    pub reason: Reason,
+}
+
+impl Problem {
+    /// A problem of one field.
+    pub fn new(field: impl Into<String>, reason: Reason) -> Self {
+        Self { field: field.into(), reason }
+    }
+}
+
+/// The family as the reference writes it in events that scripts look for.
+fn upper(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "IPV4",
+        Family::V6 => "IPV6",
+    }
+}
