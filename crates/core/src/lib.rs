@@ -5,11 +5,16 @@
 //! - [`addr`]: what a family, a range and a prefix are, and how people write them
 //! - [`group`]: what a ServiceGroup says once it is understood, and which groups cannot live together
 //! - [`pool`]: which addresses of a group are free, who holds the others and who may share them
+//! - [`book`]: all groups with their pools, the namespaces they serve, and who holds what
+//! - [`service`], [`alloc`]: what a Service asks for, and what it should get
 //! - [`agent`]: what an LBNodeAgent says once it is understood
 //! - [`reason`]: every refusal and warning, once, with the sentence a person reads
 
 pub mod addr;
 pub mod agent;
+pub mod alloc;
+pub mod book;
 pub mod group;
 pub mod pool;
 pub mod reason;
+pub mod service;

@@ -120,7 +120,7 @@ impl Pool {
             Some(bound) if bound != addr.to_canonical() => {
                 Err(Reason::SharingKeyBound { key: claim.key.as_deref().unwrap_or_default().to_owned(), bound, addr })
             }
-            _ => self.hold(addr).map_or(Ok(()), |hold| hold.admits(addr, claim)),
+            _ => self.side(Family::of(addr)).admits(addr, claim),
         }
     }
 
@@ -138,6 +138,22 @@ impl Pool {
     pub fn next_in_range(&self, family: Family, range: usize, claim: &Claim) -> Result<IpAddr, Reason> {
         let first = self.side(family).gaps.first_in(range).ok_or_else(|| self.nothing_free(family, claim))?;
         Ok(addr_of(family, first))
+    }
+
+    /// Keeps an address from ever being given out, with the reason. Whoever holds it already keeps it.
+    pub fn withhold(&mut self, addr: IpAddr, why: Reason) {
+        let side = self.side_mut(Family::of(addr));
+        let at = bits(addr);
+        if side.gaps.range_of(at).is_some() {
+            side.gaps.remove(at);
+            side.withheld.insert(at, why);
+        }
+    }
+
+    /// How many addresses of a family are kept back and in nobody's hands.
+    pub fn withheld(&self, family: Family) -> usize {
+        let side = self.side(family);
+        side.withheld.keys().filter(|at| !side.held.contains_key(at)).count()
     }
 
     /// Gives the address to the Service, or says why not. Asking again with other ports or another key updates them.
@@ -245,6 +261,8 @@ struct Side {
     family: Family,
     gaps: Gaps,
     held: BTreeMap<u128, Hold>,
+    /// Addresses that are not ours to give.
+    withheld: BTreeMap<u128, Reason>,
     /// Addresses in use, for each range.
     used: Vec<usize>,
 }
@@ -252,7 +270,15 @@ struct Side {
 impl Side {
     fn new(family: Family, entries: &[Entry]) -> Self {
         let ranges: Vec<_> = entries.iter().map(|entry| entry.range.bounds()).collect();
-        Self { family, gaps: Gaps::new(&ranges), held: BTreeMap::new(), used: vec![0; ranges.len()] }
+        let used = vec![0; ranges.len()];
+        Self { family, gaps: Gaps::new(&ranges), held: BTreeMap::new(), withheld: BTreeMap::new(), used }
+    }
+
+    fn admits(&self, addr: IpAddr, claim: &Claim) -> Result<(), Reason> {
+        if let Some(why) = self.withheld.get(&bits(addr)) {
+            return Err(why.clone());
+        }
+        self.held.get(&bits(addr)).map_or(Ok(()), |hold| hold.admits(addr, claim))
     }
 
     /// The hold on an address, which is taken out of the free ones if it was among them.
@@ -267,7 +293,9 @@ impl Side {
     }
 
     fn give_back(&mut self, at: u128) {
-        self.gaps.insert(at);
+        if !self.withheld.contains_key(&at) {
+            self.gaps.insert(at);
+        }
         if let Some(range) = self.gaps.range_of(at) {
             self.used[range] -= 1;
         }

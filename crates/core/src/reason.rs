@@ -252,6 +252,141 @@ pub enum Reason {
         addr: IpAddr,
     },
 
+    /// An address that belongs to somebody other than a Service.
+    #[error(
+        "{addr} is the {what} and is never given to a Service; take it out of the pool, or ask for another address"
+    )]
+    AddressReserved {
+        /// The address.
+        addr: IpAddr,
+        /// Whose it is.
+        what: String,
+    },
+
+    /// There is no ServiceGroup at all.
+    #[error(
+        "unknown pool \"{group}\": there is no ServiceGroup; create one named {group} in the namespace PureLB runs in"
+    )]
+    NoGroups {
+        /// The group that was wanted.
+        group: String,
+    },
+
+    /// There are ServiceGroups, but none of that name.
+    #[error(
+        "unknown pool \"{group}\"; create a ServiceGroup of that name in the namespace PureLB runs in, or name an \
+         existing one in the annotation purelb.io/service-group"
+    )]
+    UnknownPool {
+        /// The group that was wanted.
+        group: String,
+    },
+
+    /// The ServiceGroup exists but cannot be used.
+    #[error("no usable pool: ServiceGroup \"{group}\" failed to parse: {why}")]
+    GroupUnusable {
+        /// The group.
+        group: String,
+        /// What is wrong with it.
+        why: String,
+    },
+
+    /// The group serves only its own namespaces.
+    #[error(
+        "namespace denied: ServiceGroup \"{group}\" serves a confined namespace and does not serve \"{namespace}\""
+    )]
+    GroupConfined {
+        /// The group.
+        group: String,
+        /// The namespace that asked.
+        namespace: String,
+    },
+
+    /// The namespace may use only its own groups.
+    #[error("namespace denied: namespace \"{namespace}\" may only use {allowed}, not ServiceGroup \"{group}\"")]
+    NamespaceConfined {
+        /// The namespace that asked.
+        namespace: String,
+        /// The groups it may use, in brackets.
+        allowed: String,
+        /// The group it asked for.
+        group: String,
+    },
+
+    /// Several groups serve the namespace and not exactly one is its default.
+    #[error("ambiguous namespace default: {why}")]
+    AmbiguousNamespaceDefault {
+        /// Which groups, and what they should say.
+        why: String,
+    },
+
+    /// A pinned address that is no address.
+    #[error("invalid user-specified address: {text:?}; write addresses such as 192.0.2.10, separated by commas")]
+    PinSyntax {
+        /// The text as it was written.
+        text: String,
+    },
+
+    /// A pinned address that no group has.
+    #[error("\"{addr}\" does not belong to any group; pin an address of a ServiceGroup's range")]
+    PinOutsideGroups {
+        /// The address.
+        addr: IpAddr,
+    },
+
+    /// An address from every range, and an address to share: both cannot be.
+    #[error(
+        "multi-pool allocation cannot be combined with IP sharing (annotation purelb.io/allow-shared-ip); delete one of them"
+    )]
+    MultiPoolShared,
+
+    /// No range of the group has a node that could announce its addresses.
+    #[error("no IPs allocated for service {service}: {skipped} ranges skipped (no active nodes)")]
+    NoActiveSubnet {
+        /// The Service that asked.
+        service: String,
+        /// How many ranges were passed over.
+        skipped: usize,
+    },
+
+    /// The addresses of a multi-pool Service are not all of one group.
+    #[error(
+        "addresses span more than one pool ({first}, {second}); set purelb.io/re-evaluate: \"true\" to take them from one"
+    )]
+    MultiPoolSpans {
+        /// One of the groups.
+        first: String,
+        /// Another.
+        second: String,
+    },
+
+    /// An address the Service keeps although no group has it any more.
+    #[error(
+        "{addr} is in no ServiceGroup's range any more and is kept; set purelb.io/re-evaluate: \"true\" to get another"
+    )]
+    Orphaned {
+        /// The address.
+        addr: IpAddr,
+    },
+
+    /// The Service asks for something other than what it has.
+    #[error("{asked} is asked for, but {has} is kept; set purelb.io/re-evaluate: \"true\" to move")]
+    MovePending {
+        /// What the annotations say now.
+        asked: String,
+        /// What the Service has.
+        has: String,
+    },
+
+    /// NetBox is accepted in the API and not yet asked for addresses.
+    #[error(
+        "ServiceGroup \"{group}\" takes its addresses from NetBox, which is not supported yet; use local, remote or external"
+    )]
+    NetboxUnsupported {
+        /// The group.
+        group: String,
+    },
+
     /// Somebody else has the address and does not share it with this Service.
     #[error(
         "{addr} is already in use by {holders} and cannot be given to {service}; to share it, set the same \

@@ -1,0 +1,297 @@
+//! What a Service should get: the whole wish for one Service, decided from the book and the Service alone.
+
+use std::net::IpAddr;
+
+use crate::addr::Family;
+use crate::book::{Book, Slot};
+use crate::group::{Group, Placement, Source};
+use crate::pool::Claim;
+use crate::reason::Reason;
+use crate::service::{Brand, Condition, Ingress, ServiceView};
+
+use target::Target;
+
+mod choose;
+mod notice;
+mod target;
+
+pub use notice::{Notice, Severity};
+
+/// Which Services are PureLB's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// The load balancer classes PureLB answers to.
+    pub classes: Vec<String>,
+    /// Whether PureLB also serves Services without a class.
+    pub default_announcer: bool,
+}
+
+/// What to do about a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Somebody else's Service, or an address somebody else gave it: write nothing, hold nothing.
+    LeaveAlone,
+    /// This is how the Service should look.
+    Wish(Wish),
+    /// An IPAM beside us has the addresses; ask it, then [`accept`] what it says.
+    AskExternal(ExternalRequest),
+}
+
+/// The whole wish for one Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Its addresses, in the order of its families.
+    pub addrs: Vec<IpAddr>,
+    /// The annotations that say where they come from.
+    pub brand: Brand,
+    /// The condition.
+    pub condition: Condition,
+    /// The reason behind the condition, if it is not simply assigned.
+    pub reason: Option<Reason>,
+    /// What to tell the user now.
+    pub notices: Vec<Notice>,
+}
+
+impl Wish {
+    /// Whether the Service looks so already, so that nothing needs to be written.
+    pub fn is_fulfilled_by(&self, svc: &ServiceView) -> bool {
+        let ingress: Vec<_> = self.addrs.iter().copied().map(Ingress::of).collect();
+        !svc.asks.re_evaluate
+            && ingress == svc.ingress
+            && self.brand == svc.brand
+            && Some(&self.condition) == svc.condition.as_ref()
+    }
+}
+
+/// A question to an external IPAM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalRequest {
+    /// The group, which is the IPAM's pool.
+    pub group: String,
+    /// The IPAM's name.
+    pub provider: String,
+    /// The IPAM's socket.
+    pub socket: String,
+    /// The families to ask for.
+    pub families: Vec<Family>,
+}
+
+/// What to do about a Service, given everything that is held.
+pub fn decide(scope: &Scope, book: &Book, svc: &ServiceView) -> Decision {
+    let decision = look(scope, book, svc);
+    match decision {
+        Decision::Wish(Wish { ref addrs, reason: Some(ref why), .. })
+            if svc.asks.re_evaluate && !addrs.is_empty() && *addrs == svc.addresses() =>
+        {
+            stayed(scope, book, svc, why)
+        }
+        other => other,
+    }
+}
+
+/// A Service that was to move and could not: an Event says why, and otherwise it is as if nobody had asked.
+fn stayed(scope: &Scope, book: &Book, svc: &ServiceView, why: &Reason) -> Decision {
+    let mut unasked = svc.clone();
+    unasked.asks.re_evaluate = false;
+    let mut decision = look(scope, book, &unasked);
+    if let Decision::Wish(wish) = &mut decision
+        && wish.reason.as_ref() != Some(why)
+    {
+        wish.notices.push(notice::refusal(svc, &wish.addrs, why));
+    }
+    decision
+}
+
+fn look(scope: &Scope, book: &Book, svc: &ServiceView) -> Decision {
+    if !handles(scope, svc) {
+        return Decision::LeaveAlone;
+    }
+    let Some(held) = own_addresses(book, svc) else { return Decision::LeaveAlone };
+    if !svc.has_cluster_ip {
+        return as_it_is(svc, held);
+    }
+    let (target, notices) = target::resolve(book, svc);
+    let asked = Asked { book, svc, claim: svc.claim(), held };
+    match target {
+        Ok(Target::Group(slot)) => match asked.of_group(slot) {
+            Ok(outcome) => asked.wish(outcome, notices),
+            Err(request) => Decision::AskExternal(request),
+        },
+        Ok(Target::Pins(pins)) => asked.wish(asked.of_pins(pins), notices),
+        Err(reason) => asked.wish(asked.keep(reason), notices),
+    }
+}
+
+/// The wish after an external IPAM has answered.
+pub fn accept(
+    book: &Book,
+    svc: &ServiceView,
+    request: &ExternalRequest,
+    answer: Result<Vec<IpAddr>, Reason>,
+) -> Decision {
+    let held = own_addresses(book, svc).unwrap_or_default();
+    let asked = Asked { book, svc, claim: svc.claim(), held };
+    let outcome = match answer {
+        Ok(addrs) => asked.of_external(request, &addrs),
+        Err(reason) => asked.keep(reason),
+    };
+    asked.wish(outcome, Vec::new())
+}
+
+/// A Service that asks, with what it already has.
+struct Asked<'a> {
+    book: &'a Book,
+    svc: &'a ServiceView,
+    claim: Claim,
+    held: Vec<IpAddr>,
+}
+
+/// What was found for a Service.
+struct Outcome {
+    addrs: Vec<IpAddr>,
+    /// Why something is missing, or what is worth knowing about what is there.
+    reason: Option<Reason>,
+    way: Way,
+}
+
+/// How addresses were found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Way {
+    /// One per family from a group's ranges, or left as they were.
+    Group,
+    /// One from every range of a group.
+    MultiPool,
+    /// Named by the user, one by one.
+    Pinned,
+    /// Given by the IPAM of this group; they are in no pool.
+    External(String),
+}
+
+impl Asked<'_> {
+    /// Everything stays as it is, and this is why nothing more can be done.
+    fn keep(&self, reason: Reason) -> Outcome {
+        Outcome { addrs: self.held.clone(), reason: Some(reason), way: Way::Group }
+    }
+
+    fn wish(&self, outcome: Outcome, configuration: Vec<Notice>) -> Decision {
+        let brand = self.brand(&outcome);
+        let reason = outcome.reason.clone().or_else(|| self.worth_knowing(&outcome));
+        let condition = condition(&outcome.addrs, &brand, reason.as_ref());
+        let mut notices = notice::changes(self, &outcome, &brand);
+        if self.svc.condition.as_ref() != Some(&condition) {
+            notices.splice(0..0, configuration);
+            notices.extend(reason.as_ref().map(|reason| notice::refusal(self.svc, &outcome.addrs, reason)));
+        }
+        Decision::Wish(Wish { addrs: outcome.addrs, brand, condition, reason, notices })
+    }
+
+    /// What is wrong with addresses that are there nevertheless.
+    fn worth_knowing(&self, outcome: &Outcome) -> Option<Reason> {
+        let kept = outcome.addrs.iter().filter(|addr| self.held.contains(addr));
+        let external = matches!(outcome.way, Way::External(_)) || self.comes_from_external();
+        kept.map(|&addr| match self.book.slot_of(addr) {
+            Some(slot) => slot.pool.available(addr, &self.claim).err(),
+            None if external => self.book.check_loose(addr, &self.claim).err(),
+            None => Some(Reason::Orphaned { addr }),
+        })
+        .find_map(|reason| reason)
+    }
+
+    fn comes_from_external(&self) -> bool {
+        let from = self.svc.brand.from.as_deref().and_then(|from| self.book.slot(from).ok());
+        from.is_some_and(|slot| slot.group.ranges().is_none())
+    }
+
+    fn brand(&self, outcome: &Outcome) -> Brand {
+        if outcome.addrs.is_empty() {
+            return Brand::default();
+        }
+        if let Way::External(name) = &outcome.way {
+            return brand_of(self.book.slot(name).ok().map(|slot| &slot.group), name.clone());
+        }
+        let groups: Vec<_> =
+            outcome.addrs.iter().filter_map(|addr| self.book.slot_of(*addr)).map(|slot| &slot.group).collect();
+        let mut names: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
+        if outcome.way != Way::Pinned {
+            names.dedup();
+        }
+        match groups.first() {
+            Some(group) => brand_of(Some(group), names.join(", ")),
+            None => Brand { ours: true, ..self.svc.brand.clone() },
+        }
+    }
+}
+
+fn brand_of(group: Option<&Group>, from: String) -> Brand {
+    let pool_type = group.and_then(|group| match group.placement {
+        Placement::Local => Some("local".to_owned()),
+        Placement::Remote => Some("remote".to_owned()),
+        Placement::Auto => None,
+    });
+    Brand { ours: true, from: Some(from), pool_type, skip_ipv6_dad: group.is_some_and(|group| group.skip_ipv6_dad) }
+}
+
+fn condition(addrs: &[IpAddr], brand: &Brand, reason: Option<&Reason>) -> Condition {
+    let assigned = !addrs.is_empty();
+    match reason {
+        Some(reason) => Condition { assigned, reason: reason.name().to_owned(), message: reason.to_string() },
+        None => Condition {
+            assigned,
+            reason: "Assigned".to_owned(),
+            message: format!("assigned {} from {}", notice::list(addrs), brand.from.as_deref().unwrap_or("no group")),
+        },
+    }
+}
+
+fn handles(scope: &Scope, svc: &ServiceView) -> bool {
+    match &svc.class {
+        Some(class) => scope.classes.contains(class),
+        None => scope.default_announcer,
+    }
+}
+
+/// The addresses in the status that PureLB gave; `None` if somebody else put something there.
+///
+/// Without the brand they are ours only if a pool has every one of them free for this Service: then the brand was lost.
+fn own_addresses(book: &Book, svc: &ServiceView) -> Option<Vec<IpAddr>> {
+    let addrs = svc.addresses();
+    if svc.brand.ours || svc.ingress.is_empty() {
+        return Some(addrs);
+    }
+    let claim = svc.claim();
+    let free_for_it =
+        |addr: &IpAddr| book.slot_of(*addr).is_some_and(|slot| slot.pool.available(*addr, &claim).is_ok());
+    let lost_brand = addrs.len() == svc.ingress.len() && addrs.iter().all(free_for_it);
+    lost_brand.then_some(addrs)
+}
+
+/// Nothing to decide; only what a user asked to be looked at again is acknowledged.
+fn as_it_is(svc: &ServiceView, addrs: Vec<IpAddr>) -> Decision {
+    match (&svc.condition, svc.asks.re_evaluate) {
+        (Some(condition), true) => Decision::Wish(Wish {
+            addrs,
+            brand: svc.brand.clone(),
+            condition: condition.clone(),
+            reason: None,
+            notices: Vec::new(),
+        }),
+        _ => Decision::LeaveAlone,
+    }
+}
+
+/// Whether a group's addresses come from ranges, from an IPAM we can ask, or from one we cannot.
+fn source(slot: &Slot) -> Result<Option<ExternalRequest>, Reason> {
+    match &slot.group.source {
+        Source::Ranges(_) => Ok(None),
+        Source::External { provider, socket } => Ok(Some(ExternalRequest {
+            group: slot.group.name.clone(),
+            provider: provider.clone(),
+            socket: socket.clone(),
+            families: Vec::new(),
+        })),
+        Source::Netbox { .. } => Err(Reason::NetboxUnsupported { group: slot.group.name.clone() }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

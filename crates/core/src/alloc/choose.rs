@@ -1,0 +1,217 @@
+//! Which addresses a Service gets, once it is known where from.
+
+use std::net::IpAddr;
+
+use crate::addr::Family;
+use crate::book::Slot;
+use crate::group::{Placement, Ranges};
+use crate::reason::Reason;
+
+use super::{Asked, ExternalRequest, Outcome, Way, notice, source};
+
+impl Asked<'_> {
+    /// Addresses of a group; or the question to the IPAM that has them.
+    pub(super) fn of_group(&self, slot: &Slot) -> Result<Outcome, ExternalRequest> {
+        let request = match source(slot) {
+            Ok(request) => request,
+            Err(reason) => return Ok(self.keep(reason)),
+        };
+        if self.multi_pool(slot) && request.is_none() {
+            return Ok(self.of_every_range(slot));
+        }
+        let keep = self.fitting(slot);
+        let missing = self.missing(&keep);
+        match request {
+            Some(request) if !missing.is_empty() => Err(ExternalRequest { families: self.wanted(), ..request }),
+            Some(_) => {
+                let reason = self.pending(slot, &keep);
+                Ok(Outcome { addrs: keep, reason, way: Way::External(slot.group.name.clone()) })
+            }
+            None => Ok(self.complete(slot, keep, &missing)),
+        }
+    }
+
+    /// Exactly the pinned addresses, or what there is if it was never asked to move.
+    pub(super) fn of_pins(&self, pins: Vec<IpAddr>) -> Outcome {
+        let same = pins.len() == self.held.len() && pins.iter().all(|pin| self.held.contains(pin));
+        if !self.held.is_empty() && !same && !self.svc.asks.re_evaluate {
+            let (asked, has) = (notice::list(&pins), notice::list(&self.held));
+            return Outcome { way: Way::Pinned, ..self.keep(Reason::MovePending { asked, has }) };
+        }
+        let refused = pins
+            .iter()
+            .filter(|pin| !self.held.contains(pin))
+            .find_map(|pin| self.book.slot_of(*pin).and_then(|slot| slot.pool.available(*pin, &self.claim).err()));
+        match refused {
+            Some(reason) => Outcome { way: Way::Pinned, ..self.keep(reason) },
+            None => Outcome { addrs: pins, reason: None, way: Way::Pinned },
+        }
+    }
+
+    /// What the IPAM gave, where it is ours to give: of a wanted family and in nobody's hands.
+    pub(super) fn of_external(&self, request: &ExternalRequest, answer: &[IpAddr]) -> Outcome {
+        let mut addrs: Vec<_> = self.wanted_of(&self.held);
+        for addr in answer.iter().map(IpAddr::to_canonical) {
+            let wanted = request.families.contains(&Family::of(addr));
+            if !wanted || addrs.iter().any(|has| Family::of(*has) == Family::of(addr)) {
+                continue;
+            }
+            if let Err(reason) = self.book.check_loose(addr, &self.claim) {
+                return self.keep(reason);
+            }
+            addrs.push(addr);
+        }
+        let name = request.group.clone();
+        let missing = request.families.iter().find(|family| !addrs.iter().any(|addr| Family::of(*addr) == **family));
+        let reason = missing.map(|&family| Reason::FamilyNotServed {
+            pool: name.clone(),
+            service: self.svc.key.to_string(),
+            family,
+        });
+        if reason.is_some() && !self.svc.prefers_dual_stack {
+            addrs.retain(|addr| self.held.contains(addr));
+        }
+        self.in_order(&mut addrs);
+        Outcome { addrs, reason, way: Way::External(name) }
+    }
+
+    /// What the Service may keep of what it has: all of a wanted family, or, asked to look again, what fits the group.
+    fn fitting(&self, slot: &Slot) -> Vec<IpAddr> {
+        let mut keep = self.wanted_of(&self.held);
+        if self.svc.asks.re_evaluate && slot.group.ranges().is_some() {
+            keep.retain(|addr| slot.pool.available(*addr, &self.claim).is_ok());
+        }
+        keep
+    }
+
+    /// Adds an address for each missing family; all of them or none, unless the Service takes what it can get.
+    fn complete(&self, slot: &Slot, keep: Vec<IpAddr>, missing: &[Family]) -> Outcome {
+        let mut addrs = keep.clone();
+        let mut refused = None;
+        for &family in missing {
+            match self.next(slot, family) {
+                Ok(addr) => addrs.push(addr),
+                Err(reason) => refused = refused.or(Some(reason)),
+            }
+        }
+        let partial = refused.is_some() && !self.takes_what_it_gets();
+        if partial || addrs.is_empty() {
+            // A move that fails leaves the Service where it is.
+            addrs = if self.svc.asks.re_evaluate { self.wanted_of(&self.held) } else { keep };
+        }
+        self.in_order(&mut addrs);
+        let reason = refused.or_else(|| self.pending(slot, &addrs));
+        Outcome { addrs, reason, way: Way::Group }
+    }
+
+    fn next(&self, slot: &Slot, family: Family) -> Result<IpAddr, Reason> {
+        match slot.group.ranges() {
+            Some(ranges) if ranges.balance_pools && self.claim.key.is_none() => self.balanced(slot, ranges, family),
+            _ => slot.pool.next(family, &self.claim),
+        }
+    }
+
+    /// From the range with the fewest addresses in use that has one to give; the first written among equals.
+    fn balanced(&self, slot: &Slot, ranges: &Ranges, family: Family) -> Result<IpAddr, Reason> {
+        let mut order: Vec<usize> = (0..ranges.of(family).len()).collect();
+        order.sort_by_key(|&range| slot.pool.in_use_of_range(family, range));
+        let found = order.iter().find_map(|&range| slot.pool.next_in_range(family, range, &self.claim).ok());
+        found.map_or_else(|| slot.pool.next(family, &self.claim), Ok)
+    }
+
+    /// An address from every range that some node can announce.
+    fn of_every_range(&self, slot: &Slot) -> Outcome {
+        if let Some(reason) = self.multi_pool_refusal(slot) {
+            return self.keep(reason);
+        }
+        let Some(ranges) = slot.group.ranges() else { return self.keep(Reason::NoRanges) };
+        let mut addrs: Vec<IpAddr> = if self.svc.asks.re_evaluate { self.fitting(slot) } else { self.held.clone() };
+        let (mut skipped, mut refused) = (0, None);
+        for family in self.wanted() {
+            for (range, entry) in ranges.of(family).iter().enumerate() {
+                if addrs.iter().any(|addr| Family::of(*addr) == family && slot.pool.range_of(*addr) == Some(range)) {
+                    continue;
+                }
+                if slot.group.placement == Placement::Local && !self.book.is_active(entry.subnet) {
+                    skipped += 1;
+                    continue;
+                }
+                match slot.pool.next_in_range(family, range, &self.claim) {
+                    Ok(addr) => addrs.push(addr),
+                    Err(reason) => refused = refused.or(Some(reason)),
+                }
+            }
+        }
+        if addrs.is_empty() {
+            let nobody = Reason::NoActiveSubnet { service: self.svc.key.to_string(), skipped };
+            return self.keep(refused.unwrap_or(nobody));
+        }
+        let reason = refused.or_else(|| self.pending(slot, &addrs));
+        Outcome { addrs, reason, way: Way::MultiPool }
+    }
+
+    fn multi_pool_refusal(&self, slot: &Slot) -> Option<Reason> {
+        if slot.group.ranges().is_some_and(|ranges| ranges.balance_pools) {
+            return Some(Reason::MultiPoolAndBalancePools);
+        }
+        if self.claim.key.is_some() {
+            return Some(Reason::MultiPoolShared);
+        }
+        let pools = self.held.iter().filter_map(|addr| self.book.slot_of(*addr)).map(|slot| &slot.group.name);
+        let elsewhere = pools.into_iter().find(|name| **name != slot.group.name)?;
+        if self.svc.asks.re_evaluate {
+            return None;
+        }
+        Some(Reason::MultiPoolSpans { first: elsewhere.clone(), second: slot.group.name.clone() })
+    }
+
+    fn multi_pool(&self, slot: &Slot) -> bool {
+        let group = slot.group.ranges().is_some_and(|ranges| ranges.multi_pool);
+        self.svc.asks.multi_pool.unwrap_or(group)
+    }
+
+    /// The group the Service names now is not the one it has its addresses from.
+    fn pending(&self, slot: &Slot, addrs: &[IpAddr]) -> Option<Reason> {
+        if self.svc.asks.re_evaluate || self.svc.asks.group.is_none() {
+            return None;
+        }
+        let elsewhere = addrs.iter().find(|addr| {
+            let group = self.book.slot_of(**addr).map(|slot| slot.group.name.as_str());
+            group.is_some_and(|name| name != slot.group.name)
+        })?;
+        Some(Reason::MovePending { asked: format!("ServiceGroup {}", slot.group.name), has: elsewhere.to_string() })
+    }
+
+    /// The families to serve. A Service that names none keeps those it has, or gets whichever the group has, IPv6 first.
+    fn wanted(&self) -> Vec<Family> {
+        if !self.svc.families.is_empty() {
+            return self.svc.families.clone();
+        }
+        let mut held: Vec<_> = self.held.iter().map(|addr| Family::of(*addr)).collect();
+        held.dedup();
+        if held.is_empty() { vec![Family::V6, Family::V4] } else { held }
+    }
+
+    fn takes_what_it_gets(&self) -> bool {
+        self.svc.prefers_dual_stack || self.svc.families.is_empty()
+    }
+
+    fn wanted_of(&self, addrs: &[IpAddr]) -> Vec<IpAddr> {
+        let wanted = self.wanted();
+        addrs.iter().filter(|addr| wanted.contains(&Family::of(**addr))).copied().collect()
+    }
+
+    fn missing(&self, keep: &[IpAddr]) -> Vec<Family> {
+        let has = |family: &Family| keep.iter().any(|addr| Family::of(*addr) == *family);
+        self.wanted().into_iter().filter(|family| !has(family)).collect()
+    }
+
+    /// In the order of the Service's families.
+    fn in_order(&self, addrs: &mut Vec<IpAddr>) {
+        let wanted = self.wanted();
+        addrs.sort_by_key(|addr| wanted.iter().position(|family| *family == Family::of(*addr)));
+        if self.svc.families.is_empty() && self.held.is_empty() {
+            addrs.truncate(1);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Addresses from an IPAM beside us (EXT-, BUG-17, B28).
+
+use super::*;
+
+fn external() -> Group {
+    let mut group = group("ext", &[]);
+    group.placement = Placement::Remote;
+    group.source = Source::External { provider: "test".into(), socket: "/run/ipam.sock".into() };
+    group
+}
+
+fn ask(town: &Town, svc: &ServiceView) -> ExternalRequest {
+    match decide(&town.scope, &town.book, svc) {
+        Decision::AskExternal(request) => request,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn answered(town: &mut Town, name: &str, answer: &[&str]) -> Wish {
+    let svc = town.services[name].clone();
+    let request = ask(town, &svc);
+    let answer = answer.iter().map(|addr| addr.parse().unwrap()).collect();
+    match accept(&town.book, &svc, &request, Ok(answer)) {
+        Decision::Wish(wish) => town.write(name, wish),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn town_with(svc: ServiceView) -> Town {
+    let mut town = Town::new(&[external(), group("local", &["10.0.0.1-10.0.0.9"])]);
+    town.services.insert(svc.key.to_string(), svc);
+    town
+}
+
+#[test]
+fn ext_1_the_ipam_is_asked_and_its_answer_becomes_the_address() {
+    let mut town = town_with(svc("a").from("ext"));
+    let request = ask(&town, &town.services["test/a"]);
+    assert_eq!((request.group.as_str(), request.families.as_slice()), ("ext", [Family::V4].as_slice()));
+    let wish = answered(&mut town, "test/a", &["192.0.2.7"]);
+    assert_eq!((wish.text(), wish.brand.from.as_deref()), ("192.0.2.7".into(), Some("ext")));
+    assert_eq!(wish.brand.pool_type.as_deref(), Some("remote"));
+    assert_eq!(town.look("test/a").condition.reason, "Assigned", "nobody is asked twice");
+}
+
+#[test]
+fn bug_17_single_to_dual_gives_exactly_one_address_of_each_family() {
+    let mut town = town_with(svc("a").from("ext"));
+    answered(&mut town, "test/a", &["192.0.2.7"]);
+    town.services.get_mut("test/a").unwrap().families.push(Family::V6);
+    assert_eq!(answered(&mut town, "test/a", &["192.0.2.7", "2001:db8::7"]).text(), "192.0.2.7, 2001:db8::7");
+}
+
+#[test]
+fn what_the_ipam_gives_is_checked_against_the_book_the_families_and_the_nodes() {
+    let mut town = town_with(svc("b").from("ext"));
+    town.put(svc("a").from("local"));
+    assert_eq!(answered(&mut town, "test/b", &["10.0.0.1"]).text(), "AddressInUse", "a has it");
+    assert_eq!(answered(&mut town, "test/b", &["2001:db8::7"]).text(), "FamilyNotServed", "not what was asked for");
+    town.surroundings.node_addresses.insert("192.0.2.1".parse().unwrap(), "node1".into());
+    town.rebuild();
+    assert_eq!(answered(&mut town, "test/b", &["192.0.2.1"]).text(), "AddressReserved");
+    assert_eq!(answered(&mut town, "test/b", &["192.0.2.2"]).text(), "192.0.2.2");
+    town.services.insert("test/c".into(), svc("c").from("ext"));
+    assert_eq!(answered(&mut town, "test/c", &["192.0.2.2"]).text(), "AddressInUse", "b has it");
+}
+
+#[test]
+fn bug_6_an_ipam_that_is_away_delays_only_its_own_group() {
+    let mut town = town_with(svc("a").from("ext"));
+    let svc_a = town.services["test/a"].clone();
+    let request = ask(&town, &svc_a);
+    let away = Reason::NoActiveSubnet { service: "stands for any failure".into(), skipped: 0 };
+    match accept(&town.book, &svc_a, &request, Err(away)) {
+        Decision::Wish(wish) => assert!(!wish.condition.assigned),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(town.put(svc("b").from("local")).text(), "10.0.0.1");
+}
+
+#[test]
+fn netbox_says_that_it_comes_later_and_harms_nothing() {
+    let mut netbox = group("nb", &[]);
+    netbox.source = Source::Netbox { url: "http://nb/".into(), tenant: "t".into(), aggregation: "default".into() };
+    let mut town = Town::new(&[netbox, group("default", &["10.0.0.1-10.0.0.9"])]);
+    assert_eq!(town.put(svc("a").from("nb")).text(), "NetboxUnsupported");
+    assert_eq!(town.put(svc("b")).text(), "10.0.0.1");
+}

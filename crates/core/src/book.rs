@@ -1,0 +1,233 @@
+//! The book of all addresses: every group with its pool, and who holds what.
+//!
+//! A Service's claim is entered here before it is written to the API, so that the next decision already sees it. The
+//! book holds nothing of its own: it is rebuilt from the Services at every start and whenever a group changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::addr::Family;
+use crate::group::{Group, Placement, Ranges};
+use crate::pool::{Claim, Pool, ServiceKey};
+use crate::reason::Reason;
+
+pub use bindings::{Bindings, DEFAULT_GROUP, NamespaceDefault};
+
+mod bindings;
+
+/// What holds for the whole cluster beside the groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Addresses of Nodes, each with the Node's name: never given out.
+    pub node_addresses: BTreeMap<IpAddr, String>,
+    /// Subnets that some live node can announce local addresses in.
+    pub active_subnets: BTreeSet<IpNet>,
+}
+
+/// One usable group.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// The group.
+    pub group: Group,
+    /// Its addresses; without any for groups whose addresses come from elsewhere.
+    pub pool: Pool,
+}
+
+/// What one Service holds.
+#[derive(Clone, Debug)]
+pub struct Holding {
+    /// Which of the objects that ever had this name it is.
+    pub uid: String,
+    /// Its sharing key and ports.
+    pub claim: Claim,
+    /// Its addresses.
+    pub addrs: Vec<IpAddr>,
+}
+
+/// All groups and all holdings.
+#[derive(Clone, Debug, Default)]
+pub struct Book {
+    slots: BTreeMap<String, Slot>,
+    refused: BTreeMap<String, Reason>,
+    bindings: Bindings,
+    surroundings: Surroundings,
+    holdings: BTreeMap<ServiceKey, Holding>,
+    /// Held addresses that are in no pool: of groups edited or deleted since, or from an external IPAM.
+    loose: BTreeMap<IpAddr, BTreeSet<ServiceKey>>,
+}
+
+impl Book {
+    /// A book of these groups in which nobody holds anything yet. Groups that clash were left out before.
+    pub fn new(groups: Vec<Group>, refused: BTreeMap<String, Reason>, surroundings: Surroundings) -> Self {
+        let bindings = Bindings::new(groups.iter());
+        let slots = groups.into_iter().map(|group| (group.name.clone(), Slot::new(group, &surroundings))).collect();
+        Self { slots, refused, bindings, surroundings, ..Self::default() }
+    }
+
+    /// The same holdings in a book of other groups or other surroundings.
+    #[must_use]
+    pub fn rebuilt(
+        mut self,
+        groups: Vec<Group>,
+        refused: BTreeMap<String, Reason>,
+        surroundings: Surroundings,
+    ) -> Self {
+        let holdings = std::mem::take(&mut self.holdings);
+        let mut book = Self::new(groups, refused, surroundings);
+        for holding in holdings.into_values() {
+            book.hold(holding);
+        }
+        book
+    }
+
+    /// Enters all that a Service holds, in place of what it held before.
+    pub fn hold(&mut self, holding: Holding) {
+        let service = holding.claim.service.clone();
+        let before = self.holdings.remove(&service).map(|old| old.addrs).unwrap_or_default();
+        for addr in before.into_iter().filter(|addr| !holding.addrs.contains(addr)) {
+            self.let_go(addr, &service);
+        }
+        for &addr in &holding.addrs {
+            match self.slot_of_mut(addr) {
+                // Whether it may have the address is for `decide` to say; that it has it is a fact.
+                Some(slot) => drop(slot.pool.adopt(addr, &holding.claim)),
+                None => drop(self.loose.entry(addr).or_default().insert(service.clone())),
+            }
+        }
+        if !holding.addrs.is_empty() {
+            self.holdings.insert(service, holding);
+        }
+    }
+
+    /// Takes everything from a Service that is gone; with a uid, only if it is that object and not a later namesake.
+    pub fn release(&mut self, service: &str, uid: Option<&str>) -> Option<Holding> {
+        let holding = self.holdings.get(service)?;
+        if uid.is_some_and(|uid| uid != holding.uid) {
+            return None;
+        }
+        let holding = self.holdings.remove(service)?;
+        for &addr in &holding.addrs {
+            self.let_go(addr, &holding.claim.service);
+        }
+        Some(holding)
+    }
+
+    /// What a Service holds.
+    pub fn holding(&self, service: &str) -> Option<&Holding> {
+        self.holdings.get(service)
+    }
+
+    /// Everything that is held.
+    pub fn holdings(&self) -> impl Iterator<Item = &Holding> {
+        self.holdings.values()
+    }
+
+    /// The usable groups by name.
+    pub fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.values()
+    }
+
+    /// A usable group by name, or why there is none.
+    pub fn slot(&self, name: &str) -> Result<&Slot, Reason> {
+        if let Some(slot) = self.slots.get(name) {
+            return Ok(slot);
+        }
+        Err(match self.refused.get(name) {
+            Some(why) => Reason::GroupUnusable { group: name.to_owned(), why: why.to_string() },
+            None if self.slots.is_empty() && self.refused.is_empty() => Reason::NoGroups { group: name.to_owned() },
+            None => Reason::UnknownPool { group: name.to_owned() },
+        })
+    }
+
+    /// The group whose ranges have an address.
+    pub fn slot_of(&self, addr: IpAddr) -> Option<&Slot> {
+        self.slots.values().find(|slot| slot.pool.contains(addr))
+    }
+
+    /// The namespace lists.
+    pub fn bindings(&self) -> &Bindings {
+        &self.bindings
+    }
+
+    /// Whether a node can announce local addresses of a subnet.
+    pub fn is_active(&self, subnet: IpNet) -> bool {
+        self.surroundings.active_subnets.contains(&subnet)
+    }
+
+    /// Refuses an address from outside the pools that somebody else holds or a Node has.
+    pub fn check_loose(&self, addr: IpAddr, claim: &Claim) -> Result<(), Reason> {
+        let addr = addr.to_canonical();
+        if let Some(slot) = self.slot_of(addr) {
+            return slot.pool.available(addr, claim);
+        }
+        if let Some(node) = self.surroundings.node_addresses.get(&addr) {
+            return Err(reserved_for_node(addr, node));
+        }
+        let others = self.loose.get(&addr).into_iter().flatten().filter(|holder| **holder != claim.service);
+        let holders = others.map(|holder| &**holder).collect::<Vec<_>>().join(",");
+        if holders.is_empty() {
+            return Ok(());
+        }
+        Err(Reason::AddressInUse { addr, service: claim.service.to_string(), holders })
+    }
+
+    fn slot_of_mut(&mut self, addr: IpAddr) -> Option<&mut Slot> {
+        self.slots.values_mut().find(|slot| slot.pool.contains(addr))
+    }
+
+    fn let_go(&mut self, addr: IpAddr, service: &ServiceKey) {
+        if let Some(slot) = self.slot_of_mut(addr) {
+            slot.pool.release(addr, service);
+        }
+        if let Some(holders) = self.loose.get_mut(&addr) {
+            holders.remove(service);
+            if holders.is_empty() {
+                self.loose.remove(&addr);
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn new(group: Group, surroundings: &Surroundings) -> Self {
+        let none = Ranges::default();
+        let mut pool = Pool::new(&group.name, group.ranges().unwrap_or(&none));
+        for (&addr, node) in &surroundings.node_addresses {
+            pool.withhold(addr, reserved_for_node(addr, node));
+        }
+        for (addr, subnet) in edges(&group, surroundings) {
+            pool.withhold(
+                addr,
+                Reason::AddressReserved { addr, what: format!("network or broadcast address of {subnet}") },
+            );
+        }
+        Self { group, pool }
+    }
+}
+
+fn reserved_for_node(addr: IpAddr, node: &str) -> Reason {
+    Reason::AddressReserved { addr, what: format!("address of Node {node}") }
+}
+
+/// Network and broadcast addresses of the subnets a group announces locally.
+fn edges<'a>(group: &'a Group, surroundings: &'a Surroundings) -> impl Iterator<Item = (IpAddr, IpNet)> + 'a {
+    let local = move |subnet: &IpNet| match group.placement {
+        Placement::Local => true,
+        Placement::Auto => surroundings.active_subnets.contains(subnet),
+        Placement::Remote => false,
+    };
+    let subnets = group.ranges().into_iter().flat_map(Ranges::all).map(|entry| entry.subnet);
+    subnets.filter(local).flat_map(|subnet| {
+        let family = Family::of(subnet.addr());
+        // A subnet of one or two addresses has neither (RFC 3021, RFC 6164); IPv6 has no broadcast.
+        let has_edges = subnet.prefix_len() + 1 < family.max_prefix();
+        let network = has_edges.then(|| (subnet.network(), subnet));
+        let broadcast = (has_edges && family == Family::V4).then(|| (subnet.broadcast(), subnet));
+        network.into_iter().chain(broadcast)
+    })
+}
+
+#[cfg(test)]
+mod tests;
