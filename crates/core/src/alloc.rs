@@ -215,7 +215,12 @@ impl Asked<'_> {
         if outcome.way != Way::Pinned {
             names.dedup();
         }
+        let nothing_new = outcome.addrs.iter().all(|addr| self.held.contains(addr));
         match groups.first() {
+            // What is in no group any more still came from somewhere, and only the annotation remembers where.
+            Some(_) if groups.len() < outcome.addrs.len() && nothing_new => {
+                Brand { ours: true, ..self.svc.brand.clone() }
+            }
             Some(group) => brand_of(Some(group), names.join(", ")),
             None => Brand { ours: true, ..self.svc.brand.clone() },
         }

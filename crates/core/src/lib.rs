@@ -7,6 +7,7 @@
 //! - [`pool`]: which addresses of a group are free, who holds the others and who may share them
 //! - [`book`]: all groups with their pools, the namespaces they serve, and who holds what
 //! - [`service`], [`alloc`]: what a Service asks for, and what it should get
+//! - [`report`](mod@report): what a group's status says
 //! - [`agent`]: what an LBNodeAgent says once it is understood
 //! - [`reason`]: every refusal and warning, once, with the sentence a person reads
 
@@ -17,4 +18,5 @@ pub mod book;
 pub mod group;
 pub mod pool;
 pub mod reason;
+pub mod report;
 pub mod service;

@@ -11,7 +11,7 @@ use crate::addr::{AddrRange, Family};
 use crate::pool::Port;
 
 /// Why something was refused, passed over or only just accepted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
 pub enum Reason {
     /// The text of a `pool` field is no range at all.
     #[error("{problem}; write a range such as 192.0.2.10-192.0.2.20, a CIDR such as 192.0.2.0/28, or one address")]
@@ -378,6 +378,34 @@ pub enum Reason {
         has: String,
     },
 
+    /// A group in a namespace that nobody reads groups from.
+    #[error(
+        "Ignored: ServiceGroups are read only from the PureLB install namespace, and {namespace} is not it. This group is \
+         {}, so {}. Move it: kubectl get servicegroup {name} -n {namespace} -o yaml | sed 's/namespace: {namespace}/namespace: \
+         {install_namespace}/' | kubectl apply -f -",
+        if *remote { "remote" } else { "local" },
+        if *remote { "addresses allocated from it are withdrawn from every node" } else { "its pool is not allocatable" }
+    )]
+    GroupOutOfScope {
+        /// The group's namespace.
+        namespace: String,
+        /// The group's name.
+        name: String,
+        /// The namespace PureLB runs in.
+        install_namespace: String,
+        /// Whether the group's addresses are on every node.
+        remote: bool,
+    },
+
+    /// An external IPAM gave no address.
+    #[error("ServiceGroup \"{group}\" gets its addresses from an IPAM, and it gave none: {why}")]
+    ExternalFailed {
+        /// The group.
+        group: String,
+        /// What the IPAM said, or that it said nothing.
+        why: String,
+    },
+
     /// NetBox is accepted in the API and not yet asked for addresses.
     #[error(
         "ServiceGroup \"{group}\" takes its addresses from NetBox, which is not supported yet; use local, remote or external"
@@ -522,5 +550,20 @@ fn upper(family: Family) -> &'static str {
     match family {
         Family::V4 => "IPV4",
         Family::V6 => "IPV6",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use strum::VariantNames;
+
+    use super::Reason;
+
+    #[test]
+    fn every_reason_is_explained_to_operators() {
+        let guide = include_str!("../../../docs/troubleshooting.md");
+        let missing: Vec<_> =
+            Reason::VARIANTS.iter().filter(|name| !guide.contains(&format!("| `{name}` |"))).collect();
+        assert!(missing.is_empty(), "docs/troubleshooting.md does not explain {missing:?}");
     }
 }

@@ -106,3 +106,12 @@ fn ns_9_pinning_into_a_fenced_pool_is_denied_and_the_incumbent_keeps_its_address
     assert_eq!(town.put(svc("other/web").pinned("1.2.3.0")).text(), "GroupConfined");
     assert_eq!(town.look("tenant/web").text(), "1.2.3.0");
 }
+
+#[test]
+fn where_an_orphaned_address_came_from_is_not_forgotten_beside_one_that_is_not() {
+    let mut town = Town::new(&[group("a", &["1.2.3.0/24"]), group("b", &["2001:db8::/64"])]);
+    town.put(svc("x").dual().pinned("1.2.3.4,2001:db8::4"));
+    town.groups.retain(|group| group.name == "a");
+    town.rebuild();
+    assert_eq!(town.look("test/x").brand.from.as_deref(), Some("a, b"));
+}
