@@ -1,0 +1,105 @@
+//! Runs every console block of the documents and compares what it prints with what the document shows.
+//!
+//! In a `console` block a line that begins with `$ ` is a command; what follows, up to the next one, is its output.
+//! Commands run in the root of the repository with the fresh `purelb`, the real kubectl, and, for documents that use
+//! kubectl, an API server of their own.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use purelb_lab::ControlPlane;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the lab is in the repository")
+}
+
+/// One command and the output the document shows for it.
+#[derive(Debug)]
+struct Step {
+    command: String,
+    shown: String,
+}
+
+fn steps(markdown: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut inside = false;
+    for line in markdown.lines() {
+        match (inside, line) {
+            (false, "```console") => inside = true,
+            (true, "```") => inside = false,
+            (true, line) => match (line.strip_prefix("$ "), steps.last_mut()) {
+                (Some(command), _) => steps.push(Step { command: command.to_owned(), shown: String::new() }),
+                (None, Some(step)) => step.shown.extend([line, "\n"]),
+                (None, None) => panic!("output without a command: {line}"),
+            },
+            (false, _) => {}
+        }
+    }
+    steps
+}
+
+fn documents() -> Result<Vec<PathBuf>> {
+    let mut found: Vec<_> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name)).into();
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The folder of a freshly built `purelb`: the one this test's own program was built into.
+fn fresh_purelb() -> Result<PathBuf> {
+    let built = Command::new(env!("CARGO")).args(["build", "--quiet", "-p", "purelb"]).current_dir(root()).status()?;
+    ensure!(built.success(), "purelb does not build");
+    let program = env::current_exe()?;
+    let folder = program.parent().and_then(Path::parent).context("the test program has no folder")?;
+    Ok(folder.to_owned())
+}
+
+fn search_path(first: impl Iterator<Item = PathBuf>) -> Result<OsString> {
+    let rest = env::var_os("PATH").unwrap_or_default();
+    Ok(env::join_paths(first.chain(env::split_paths(&rest)))?)
+}
+
+fn run(step: &Step, path: &OsString, kubeconfig: Option<&Path>) -> Result<String> {
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &format!("exec 2>&1; {}", step.command)]).current_dir(root()).env("PATH", path);
+    shell.env("KUBECONFIG", kubeconfig.unwrap_or(Path::new("/dev/null")));
+    let output = shell.output().with_context(|| format!("cannot run {}", step.command))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[tokio::test]
+async fn every_console_block_prints_what_the_document_shows() -> Result<()> {
+    let purelb = fresh_purelb()?;
+    let mut ran = 0;
+    for document in documents()? {
+        let name = document.strip_prefix(root())?.display().to_string();
+        let steps = steps(&fs::read_to_string(&document)?);
+        let needs_server = steps.iter().any(|step| step.command.contains("kubectl"));
+        let plane = if needs_server { Some(ControlPlane::start().await?) } else { None };
+        let kubectl = plane.as_ref().map(|plane| PathBuf::from(plane.kubectl().as_std().get_program()));
+        let programs = [Some(purelb.clone()), kubectl.as_deref().and_then(Path::parent).map(Path::to_owned)];
+        let path = search_path(programs.into_iter().flatten())?;
+        let kubeconfig = plane.as_ref().map(ControlPlane::kubeconfig);
+        for step in &steps {
+            let printed = run(step, &path, kubeconfig.as_deref())?;
+            assert_eq!(printed, step.shown, "{name}: $ {}", step.command);
+            ran += 1;
+        }
+    }
+    assert!(ran > 10, "the documents have commands to run, but only {ran} were found");
+    Ok(())
+}
