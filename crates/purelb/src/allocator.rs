@@ -1,0 +1,106 @@
+//! The allocator: gives each LoadBalancer Service its addresses. Any number of replicas run, one of them leads.
+//!
+//! ```text
+//! leader ──▶ term ─┬─ watches ──▶ desk ──▶ jobs ──▶ workshop ──▶ API server, sidecars
+//!                  │               ▲                   │
+//!                  └───────────────┴───── outcomes ────┘
+//! ```
+
+use std::sync::Arc;
+
+use kube::Client;
+use purelb_core::alloc::Scope;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::info;
+
+use crate::cluster::leader::{Candidate, Timing, identity};
+use crate::cluster::recorder::Recorder;
+use crate::http::Readiness;
+use inspect::Questions;
+use metrics::Metrics;
+use work::Workshop;
+
+pub mod command;
+pub mod desk;
+pub mod groups;
+pub mod inspect;
+pub mod job;
+pub mod known;
+pub mod metrics;
+pub mod term;
+pub mod work;
+
+/// The component that Events come from.
+pub const COMPONENT: &str = "purelb-allocator";
+
+/// How an allocator is set up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The namespace PureLB runs in.
+    pub namespace: String,
+    /// Which Services are ours.
+    pub scope: Scope,
+    /// The name of this replica, such as its pod's.
+    pub replica: String,
+    /// How leadership is timed.
+    pub timing: Timing,
+}
+
+/// Stands for election and leads whenever elected, until `stop`.
+pub async fn lead(
+    client: Client,
+    settings: &Settings,
+    metrics: Arc<Metrics>,
+    readiness: Readiness,
+    mut questions: Questions,
+    stop: watch::Receiver<bool>,
+) {
+    let (candidate, leadership) =
+        Candidate::new(client.clone(), &settings.namespace, identity(&settings.replica), settings.timing);
+    let (recorder, sending) = Recorder::new(client.clone(), COMPONENT);
+    let (over, mut campaign_over) = watch::channel(false);
+    let workshop = Workshop::new(client, recorder, leadership, metrics.clone());
+    let campaign = candidate.run(async move { drop(campaign_over.wait_for(|over| *over).await) });
+    let terms = async {
+        serve_terms(&workshop, settings, readiness, &mut questions, stop).await;
+        // Only now: the last write has been answered, so that a successor may start at once.
+        over.send_replace(true);
+        drop(workshop);
+    };
+    tokio::join!(campaign, terms, sending);
+}
+
+/// Ready is an allocator that has seen the lease, be it to lead or to stand by.
+async fn serve_terms(
+    workshop: &Workshop,
+    settings: &Settings,
+    readiness: Readiness,
+    questions: &mut Questions,
+    stop: watch::Receiver<bool>,
+) {
+    let mut leadership = workshop.leadership.clone();
+    let mut waiting = Some(readiness.register("the election of a leader"));
+    loop {
+        let now = tokio::select! {
+            () = stopped(stop.clone()) => return,
+            changed = leadership.changed() => if changed.is_ok() { *leadership.borrow_and_update() } else { return },
+            Some(reply) = questions.recv() => {
+                drop(reply.send(inspect::standby()));
+                continue;
+            }
+        };
+        waiting.take();
+        let Some(term) = now.term_at(Instant::now()) else { continue };
+        info!(term, "this allocator leads");
+        workshop.metrics.leader(true);
+        term::serve(workshop, settings, term, questions, stopped(stop.clone())).await;
+        workshop.metrics.leader(false);
+        info!(term, "this allocator no longer leads");
+    }
+}
+
+pub(crate) async fn stopped(mut stop: watch::Receiver<bool>) {
+    // A sender that is gone means the same.
+    drop(stop.wait_for(|stop| *stop).await);
+}

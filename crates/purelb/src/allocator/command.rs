@@ -1,0 +1,123 @@
+//! `purelb allocator`: flags and environment, the servers beside it, and the way it stops.
+
+use std::fs;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use futures::future::OptionFuture;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use prometheus_client::registry::Registry;
+use purelb_api::annotations;
+use purelb_core::alloc::Scope;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing::info;
+
+use super::metrics::Metrics;
+use super::{Settings, lead, stopped};
+use crate::cluster::leader::Timing;
+use crate::http::{DebugServer, Readiness, Server};
+use crate::logs::{self, Level};
+
+/// Where a pod finds the namespace it runs in.
+const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// How the allocator is started; the names are those of the PureLB it replaces.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Port for /metrics, /healthz and /readyz
+    #[arg(long, default_value_t = 7472)]
+    port: u16,
+    /// Kubeconfig file; without one, the pod's own account is used
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The namespace PureLB is installed in [default: the pod's own]
+    #[arg(long, env = "PURELB_NAMESPACE", value_name = "NAME")]
+    namespace: Option<String>,
+    /// Load balancer classes to answer to; narrow the list to run beside another PureLB
+    #[arg(long = "class", value_name = "CLASS", default_values = [annotations::CLASS, annotations::CLASS_V2])]
+    classes: Vec<String>,
+    /// Whether Services without a class are served: yes, if it says PureLB
+    #[arg(long, env = "DEFAULT_ANNOUNCER", value_name = "NAME", default_value = "")]
+    default_announcer: String,
+    /// Unix socket for /debug/state and /debug/loglevel
+    #[arg(long, value_name = "PATH")]
+    debug_socket: Option<PathBuf>,
+}
+
+/// Runs until a signal says stop.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    // Two threads: a burst of decisions must not keep the lease from being renewed.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(serve(args))
+}
+
+async fn serve(args: &Args) -> anyhow::Result<()> {
+    let dial = logs::start(Level::from_env()).context("cannot set up logging")?;
+    let settings = args.settings();
+    info!(version = env!("CARGO_PKG_VERSION"), namespace = settings.namespace, "Starting");
+    let client = Client::try_from(args.cluster().await?).context("cannot set up the connection to the API server")?;
+    let mut registry = Registry::default();
+    let metrics = Arc::new(Metrics::new(&mut registry));
+    let readiness = Readiness::default();
+    let server = Server::build(args.port, Arc::new(registry), readiness.clone()).await?;
+    let (stop, stopping) = watch::channel(false);
+    let (inspector, questions) = super::inspect::channel();
+    let debug = args.debug_socket.as_ref();
+    let debug = debug.map(|path| DebugServer::build(path, inspector, dial)).transpose()?;
+    let daemon = lead(client, &settings, metrics, readiness, questions, stopping.clone());
+    let debug: OptionFuture<_> = debug.map(|debug| debug.run(stopped(stopping.clone()))).into();
+    let signals = async { terminated().await.map(|()| stop.send_replace(true)) };
+    let (_, _, _, signalled) = tokio::join!(daemon, server.run(stopped(stopping.clone())), debug, signals);
+    signalled.context("cannot listen for signals")?;
+    info!("stopped");
+    Ok(())
+}
+
+impl Args {
+    fn settings(&self) -> Settings {
+        Settings {
+            namespace: self.install_namespace(),
+            scope: Scope {
+                classes: self.classes.clone(),
+                default_announcer: self.default_announcer == annotations::BRAND,
+            },
+            replica: std::env::var("HOSTNAME").unwrap_or_else(|_| "allocator".to_owned()),
+            timing: Timing::default(),
+        }
+    }
+
+    /// What was said, or else what the pod knows. Blanks do not count.
+    fn install_namespace(&self) -> String {
+        let said = self.namespace.as_deref().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
+        said.or_else(|| fs::read_to_string(POD_NAMESPACE).ok().map(|name| name.trim().to_owned())).unwrap_or_default()
+    }
+
+    async fn cluster(&self) -> anyhow::Result<Config> {
+        match self.kubeconfig.as_ref().filter(|path| !path.as_os_str().is_empty()) {
+            Some(path) => {
+                let file = Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
+                let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+                config.with_context(|| format!("cannot use {}", path.display()))
+            }
+            None => Config::incluster().context("not in a pod: say where the cluster is with --kubeconfig"),
+        }
+    }
+}
+
+/// Waits for SIGTERM, SIGINT or SIGQUIT.
+fn terminated() -> impl Future<Output = std::io::Result<()>> {
+    async {
+        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let mut quit = signal(SignalKind::quit())?;
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+            _ = quit.recv() => {}
+        }
+        Ok(())
+    }
+}

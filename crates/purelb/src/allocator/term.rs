@@ -1,0 +1,143 @@
+//! One term of leadership: fresh watches, a fresh desk, and the loop that keeps both busy.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, select_all};
+use futures::{FutureExt, Stream, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::Api;
+use kube::runtime::watcher;
+use purelb_api::{ServiceGroup, read};
+use tokio::time::{Instant, sleep_until};
+use tracing::info;
+
+use super::Settings;
+use super::desk::{Desk, News};
+use super::inspect::{self, Questions};
+use super::job::{Done, Job};
+use super::work::Workshop;
+use crate::cluster::watch::changes;
+
+/// How many jobs may be under way.
+const AT_ONCE: usize = 32;
+/// Leases of node agents expire without an event; this is how often they are looked at.
+const TICK: Duration = Duration::from_secs(5);
+/// Group statuses follow a burst of allocations at this pace.
+const STATUS_PACE: Duration = Duration::from_millis(250);
+/// How long jobs under way may take to end when the process has to stop.
+const LAST_MOMENTS: Duration = Duration::from_millis(500);
+
+/// Leads until the leadership or the process ends.
+pub async fn serve(
+    workshop: &Workshop,
+    settings: &Settings,
+    term: u64,
+    questions: &mut Questions,
+    stop: impl Future<Output = ()>,
+) {
+    let mut shift = Shift::new(workshop, Desk::new(settings.scope.clone(), &settings.namespace, term), term);
+    let mut news = watches(workshop, &settings.namespace);
+    let mut leadership = workshop.leadership.clone();
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let wake = shift.wake();
+        tokio::select! {
+            biased;
+            () = &mut stop => break,
+            changed = leadership.changed() => {
+                if changed.is_err() || leadership.borrow().term_at(Instant::now()) != Some(term) {
+                    break;
+                }
+            }
+            Some(done) = shift.jobs.next() => shift.desk.done(done, Timestamp::now(), Instant::now()),
+            Some(heard) = news.next() => shift.desk.hear(heard, Timestamp::now()),
+            Some(reply) = questions.recv() => drop(reply.send(inspect::leading(&shift.desk, term))),
+            () = sleep_until(wake) => {}
+        }
+        while let Some(Some(heard)) = news.next().now_or_never() {
+            shift.desk.hear(heard, Timestamp::now());
+        }
+        shift.start();
+        workshop.metrics.observe(&mut shift.desk);
+    }
+    shift.end().await;
+}
+
+/// The desk of a term and what is under way for it.
+struct Shift<'a> {
+    workshop: &'a Workshop,
+    term: u64,
+    desk: Desk,
+    jobs: FuturesUnordered<BoxFuture<'static, Done>>,
+    tick_at: Instant,
+    status_at: Instant,
+    decided: bool,
+}
+
+impl<'a> Shift<'a> {
+    fn new(workshop: &'a Workshop, desk: Desk, term: u64) -> Self {
+        let now = Instant::now();
+        let jobs = FuturesUnordered::new();
+        Self { workshop, term, desk, jobs, tick_at: now + TICK, status_at: now, decided: false }
+    }
+
+    /// When to look at the desk although nothing happens.
+    fn wake(&self) -> Instant {
+        let status = self.desk.has_status().then_some(self.status_at);
+        self.desk.next_wake().into_iter().chain(status).fold(self.tick_at, Instant::min)
+    }
+
+    /// Starts as many jobs as there is room for, the urgent ones first.
+    fn start(&mut self) {
+        let now = Instant::now();
+        if now >= self.tick_at {
+            self.desk.tick(Timestamp::now());
+            self.tick_at = now + TICK;
+        }
+        while self.jobs.len() < AT_ONCE
+            && let Some(job) = self.desk.next_job(Timestamp::now(), now)
+        {
+            self.push(job);
+        }
+        if now >= self.status_at {
+            while let Some(job) = self.desk.next_status(Timestamp::now()) {
+                self.push(job);
+            }
+            self.status_at = now + STATUS_PACE;
+        }
+        if self.desk.is_deciding() && !std::mem::replace(&mut self.decided, true) {
+            info!(term = self.term, "everything is known and fenced: addresses are given out");
+        }
+    }
+
+    fn push(&mut self, job: Job) {
+        self.jobs.push(self.workshop.clone().run(self.term, job).boxed());
+    }
+
+    /// What was sent gets a moment to be answered.
+    async fn end(mut self) {
+        let answers = async { while self.jobs.next().await.is_some() {} };
+        if tokio::time::timeout(LAST_MOMENTS, answers).await.is_err() {
+            info!(term = self.term, "some writes were not answered in time; the next leader fences them");
+        }
+    }
+}
+
+/// Fresh watches of everything that decisions depend on.
+fn watches(workshop: &Workshop, namespace: &str) -> impl Stream<Item = News> + Unpin + use<> {
+    let client = &workshop.client;
+    let balancers = watcher::Config::default().fields("spec.type=LoadBalancer");
+    let services = changes("services", Api::<Service>::all(client.clone()), balancers);
+    let groups = changes("servicegroups", Api::<ServiceGroup>::all(client.clone()), watcher::Config::default());
+    let nodes = changes("nodes", Api::<Node>::all(client.clone()), watcher::Config::default());
+    let leases = changes("leases", Api::<Lease>::namespaced(client.clone(), namespace), watcher::Config::default());
+    select_all([
+        services.map(|change| News::Service(change.map(|object| Box::new(read::service(&object))))).boxed(),
+        groups.map(|change| News::Group(change.map(Box::new))).boxed(),
+        nodes.map(|change| News::Node(change.map(|object| read::node(&object)))).boxed(),
+        leases.map(|change| News::Lease(change.map(Box::new))).boxed(),
+    ])
+}

@@ -1,0 +1,242 @@
+//! Doing what the desk wants done: each job is a few calls, and its end is told to the desk.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ObjectReference, Service};
+use kube::api::{ObjectMeta, Patch, PatchParams};
+use kube::{Api, Client, Error};
+use purelb_api::{ServiceGroup, read};
+use purelb_core::alloc::{ExternalRequest, Notice};
+use purelb_core::pool::ServiceKey;
+use purelb_core::reason::Reason;
+use purelb_ipam::{Ipam, Wanted};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tracing::{debug, info, warn};
+
+use super::job::{Done, Job, Outcome, Release};
+use super::metrics::Metrics;
+use crate::cluster::leader::Leadership;
+use crate::cluster::recorder::Recorder;
+
+/// How long a call to the API server may take. Shorter than the margin of the lease: a write sent in the last moment of a
+/// leadership has arrived or failed before the next leader starts.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Everything a job needs.
+#[derive(Clone)]
+pub struct Workshop {
+    /// The cluster.
+    pub client: Client,
+    /// Where Events go.
+    pub recorder: Recorder,
+    /// Whether this process may write.
+    pub leadership: watch::Receiver<Leadership>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    sidecars: Arc<Mutex<BTreeMap<String, Ipam>>>,
+}
+
+impl Workshop {
+    /// A workshop without any connection to a sidecar yet.
+    pub fn new(
+        client: Client,
+        recorder: Recorder,
+        leadership: watch::Receiver<Leadership>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { client, recorder, leadership, metrics, sidecars: Arc::default() }
+    }
+
+    /// Does one job to its end.
+    pub async fn run(self, term: u64, job: Job) -> Done {
+        match job {
+            Job::Patch { service, patch, notices } => {
+                let outcome = self.patch(term, &service, &patch, notices).await;
+                Done::Service(service, outcome)
+            }
+            Job::Read { service } => {
+                let outcome = self.read(&service).await;
+                Done::Service(service, outcome)
+            }
+            Job::Ask { service, sharing_key, request } => {
+                let answer = self.ask(&service, sharing_key.as_deref(), &request).await;
+                Done::Service(service, Outcome::Answer(answer))
+            }
+            Job::Release(release) => {
+                let result = self.release(&release).await;
+                Done::Released(release, result)
+            }
+            Job::PatchGroup { group, patch, notices } => {
+                let result = self.patch_group(term, &group, &patch, notices).await;
+                Done::Group(group.namespace.unwrap_or_default(), group.name.unwrap_or_default(), result)
+            }
+        }
+    }
+
+    fn may_write(&self, term: u64) -> bool {
+        self.leadership.borrow().term_at(Instant::now()) == Some(term)
+    }
+
+    async fn patch(&self, term: u64, service: &ServiceKey, patch: &Value, notices: Vec<Notice>) -> Outcome {
+        if !self.may_write(term) {
+            return Outcome::NotSent;
+        }
+        let (api, name) = self.services(service);
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let call = api.patch_status(name, &params, &patch);
+        match timeout(PATIENCE, call).await {
+            Ok(Ok(object)) => {
+                self.metrics.updated();
+                self.tell(&reference("v1", "Service", &object.metadata), notices);
+                seen(&object)
+            }
+            Ok(Err(error)) => {
+                self.metrics.update_failed();
+                failure(service, &error)
+            }
+            Err(_) => {
+                self.metrics.update_failed();
+                Outcome::Unsure(format!("no answer within {PATIENCE:?}"))
+            }
+        }
+    }
+
+    async fn read(&self, service: &ServiceKey) -> Outcome {
+        let (api, name) = self.services(service);
+        match timeout(PATIENCE, api.get(name)).await {
+            Ok(Ok(object)) => seen(&object),
+            Ok(Err(error)) if is(&error, 404) => Outcome::Gone,
+            Ok(Err(error)) => Outcome::Unsure(error.to_string()),
+            Err(_) => Outcome::Unsure(format!("no answer within {PATIENCE:?}")),
+        }
+    }
+
+    async fn patch_group(
+        &self,
+        term: u64,
+        group: &ObjectMeta,
+        patch: &Value,
+        notices: Vec<Notice>,
+    ) -> Result<(), String> {
+        if !self.may_write(term) {
+            return Err("the leadership has ended".to_owned());
+        }
+        let (namespace, name) =
+            (group.namespace.as_deref().unwrap_or_default(), group.name.as_deref().unwrap_or_default());
+        let api: Api<ServiceGroup> = Api::namespaced(self.client.clone(), namespace);
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let result = timeout(PATIENCE, api.patch_status(name, &params, &patch)).await;
+        let outcome = match &result {
+            Ok(Ok(_)) => "success",
+            Ok(Err(error)) if is(error, 409) => "conflict",
+            Ok(Err(error)) if is(error, 403) => "forbidden",
+            _ => "other",
+        };
+        self.metrics.status_write(outcome);
+        match result {
+            Ok(Ok(_)) => {
+                self.tell(&reference("purelb.io/v2", "ServiceGroup", group), notices);
+                Ok(())
+            }
+            // The newer object is on its way here, and with it another look.
+            Ok(Err(error)) if is(&error, 409) => Ok(()),
+            Ok(Err(error)) => {
+                warn!(sg = name, %error, "the group's status could not be written");
+                Err(error.to_string())
+            }
+            Err(_) => Err(format!("no answer within {PATIENCE:?}")),
+        }
+    }
+
+    async fn ask(
+        &self,
+        service: &str,
+        key: Option<&str>,
+        request: &ExternalRequest,
+    ) -> Result<Vec<std::net::IpAddr>, Reason> {
+        let ipam = self.sidecar(&request.socket).named(&request.provider);
+        let answer = ipam.allocate(&request.group, service, key, Wanted::Families(&request.families)).await;
+        answer.map_err(|error| Reason::ExternalFailed { group: request.group.clone(), why: error.to_string() })
+    }
+
+    async fn release(&self, release: &Release) -> Result<(), String> {
+        let ipam = self.sidecar(&release.socket);
+        let result = match release.addr {
+            Some(addr) => ipam.release(&release.group, &release.service, addr).await,
+            None => ipam.release_all(&release.group, &release.service).await,
+        };
+        result.map_err(|error| {
+            warn!(svc = %release.service, pool = release.group, %error, "the IPAM could not be told; it is told again");
+            error.to_string()
+        })
+    }
+
+    /// One connection for each socket, for as long as the process lives.
+    fn sidecar(&self, socket: &str) -> Ipam {
+        let mut sidecars = self.sidecars.lock().unwrap_or_else(PoisonError::into_inner);
+        let metrics = self.metrics.clone();
+        let new = || {
+            Ipam::new(socket).observed(move |call| metrics.sidecar_rpc(call.socket, call.method, call.code, call.took))
+        };
+        sidecars.entry(socket.to_owned()).or_insert_with(new).clone()
+    }
+
+    fn services<'a>(&self, service: &'a str) -> (Api<Service>, &'a str) {
+        let (namespace, name) = service.split_once('/').unwrap_or(("default", service));
+        (Api::namespaced(self.client.clone(), namespace), name)
+    }
+
+    fn tell(&self, about: &ObjectReference, notices: Vec<Notice>) {
+        for notice in notices {
+            info!(object = about.name, namespace = about.namespace, reason = notice.reason, "{}", notice.message);
+            self.recorder.tell(about, notice);
+        }
+    }
+}
+
+/// A Service as the API server answered with it.
+fn seen(object: &Service) -> Outcome {
+    let record = Box::new(read::service(object));
+    match read::service_type(object) {
+        "LoadBalancer" => Outcome::Is(record),
+        other => Outcome::Retyped(record, other.to_owned()),
+    }
+}
+
+/// What an error says about whether something was written.
+fn failure(service: &str, error: &Error) -> Outcome {
+    match error {
+        Error::Api(status) if status.code == 404 => Outcome::Gone,
+        Error::Api(status) if status.code == 409 => {
+            debug!(svc = service, "somebody else wrote the Service first");
+            Outcome::Conflict
+        }
+        // Too many requests were not carried out; server errors may have been.
+        Error::Api(status) if status.code == 429 || status.code >= 500 => Outcome::Unsure(error.to_string()),
+        Error::Api(_) => {
+            warn!(svc = service, %error, "the API server refuses the write");
+            Outcome::Refused(error.to_string())
+        }
+        _ => Outcome::Unsure(error.to_string()),
+    }
+}
+
+fn is(error: &Error, code: u16) -> bool {
+    matches!(error, Error::Api(status) if status.code == code)
+}
+
+fn reference(api_version: &str, kind: &str, metadata: &ObjectMeta) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(api_version.to_owned()),
+        kind: Some(kind.to_owned()),
+        name: metadata.name.clone(),
+        namespace: metadata.namespace.clone(),
+        uid: metadata.uid.clone(),
+        resource_version: metadata.resource_version.clone(),
+        field_path: None,
+    }
+}

@@ -1,0 +1,80 @@
+//! Several allocators, one address each: restarts, kills and races.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use kube::api::{DeleteParams, ListParams};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, ips};
+
+async fn holders(cluster: &Cluster) -> Result<BTreeMap<String, Vec<String>>> {
+    let mut holders: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for service in cluster.services().list(&ListParams::default()).await?.items {
+        let service: Value = serde_json::to_value(service)?;
+        for ip in ips(&service) {
+            holders.entry(ip.to_owned()).or_default().push(service["metadata"]["name"].to_string());
+        }
+    }
+    Ok(holders)
+}
+
+#[tokio::test]
+async fn bug_11_a_successor_gives_nobody_an_address_that_is_taken() -> Result<()> {
+    let cluster = Cluster::new().await?;
+    cluster.local("default", "10.0.0.8/29").await?;
+    let first = cluster.allocator();
+    cluster.service("b", json!({})).await?;
+    cluster.has("b", &["10.0.0.8"]).await?;
+    first.stop().await?;
+    cluster.service("a", json!({})).await?;
+    let second = cluster.allocator();
+    cluster.has("a", &["10.0.0.9"]).await?;
+    assert_eq!(ips(&cluster.shown("b").await?), ["10.0.0.8"]);
+    second.stop().await
+}
+
+#[tokio::test]
+async fn a_killed_leader_is_followed_and_nothing_is_given_twice() -> Result<()> {
+    let cluster = Cluster::new().await?;
+    cluster.local("default", "10.0.0.0/24").await?;
+    let mut allocators = vec![cluster.allocator(), cluster.allocator(), cluster.allocator()];
+    for round in 0..3 {
+        for n in 0..20 {
+            cluster.service(&format!("s{round}-{n}"), json!({})).await?;
+        }
+        if let Some(first) = allocators.pop() {
+            if round % 2 == 0 { first.kill() } else { first.stop().await? }
+        }
+        allocators.push(cluster.allocator());
+    }
+    cluster
+        .until("every Service has an address", async || {
+            let holders = holders(&cluster).await?;
+            for (ip, services) in &holders {
+                assert_eq!(services.len(), 1, "{ip} has two holders");
+            }
+            Ok((holders.len() == 60).then_some(()))
+        })
+        .await?;
+    for allocator in allocators {
+        allocator.stop().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn bug_13_deleted_and_recreated_in_one_breath_the_address_stays_its_own() -> Result<()> {
+    let cluster = Cluster::new().await?;
+    cluster.local("default", "10.0.0.8/29").await?;
+    let allocator = cluster.allocator();
+    for _ in 0..5 {
+        cluster.service("web", json!({})).await?;
+        cluster.has("web", &["10.0.0.8"]).await?;
+        cluster.services().delete("web", &DeleteParams::default()).await?;
+    }
+    cluster.service("web", json!({})).await?;
+    cluster.service("other", json!({})).await?;
+    cluster.until("both have an address", async || Ok((holders(&cluster).await?.len() == 2).then_some(()))).await?;
+    allocator.stop().await
+}

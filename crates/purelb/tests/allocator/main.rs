@@ -1,0 +1,6 @@
+//! The allocator as a cluster sees it: real daemons on an API server in memory, judged by what the objects say.
+
+mod cluster;
+mod handover;
+mod lifecycle;
+mod statuses;
