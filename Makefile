@@ -1,4 +1,4 @@
-.PHONY: help test check bench crds fmt
+.PHONY: help test check bench chaos crds fmt
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -11,6 +11,9 @@ check: ## the quick part: no control plane
 
 bench: ## benchmarks, with their floors in the same run
 	@cargo bench --workspace
+
+chaos: ## three allocators in trouble for ten minutes; SECONDS=N for longer, PURELB_SEED=N to see a story again
+	@PURELB_CHAOS_SECONDS=$(or $(SECONDS),600) cargo test -p purelb-lab --test allocator -- --nocapture whatever_happens
 
 crds: ## write deploy/crds anew from the API types
 	@cargo run --quiet -p purelb -- crds --dir deploy/crds

@@ -149,7 +149,8 @@ fn launch(place: &Place, programs: &Programs, watchdog: &mut Watchdog) -> Result
     watchdog.start(&programs.path("etcd"), &place.log("etcd"), flags::etcd(place))?;
     let port = free_port()?;
     credentials::write_kubeconfig(place, port)?;
-    watchdog.start(&programs.path("kube-apiserver"), &place.log("kube-apiserver"), flags::apiserver(place, port))
+    watchdog.start(&programs.path("kube-apiserver"), &place.log("kube-apiserver"), flags::apiserver(place, port))?;
+    Ok(())
 }
 
 /// A port nobody listens on now. It may be taken before the server binds it, which [`ControlPlane::start`] notices.

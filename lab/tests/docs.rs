@@ -2,7 +2,7 @@
 //!
 //! In a `console` block a line that begins with `$ ` is a command; what follows, up to the next one, is its output.
 //! Commands run in the root of the repository with the fresh `purelb`, the real kubectl, and, for documents that use
-//! kubectl, an API server of their own.
+//! kubectl, an API server of their own. A command that ends in `&` goes on until its document ends.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,8 +10,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
-use purelb_lab::ControlPlane;
+use anyhow::{Context, Result};
+use purelb_lab::control_plane::watchdog::Watchdog;
+use purelb_lab::{ControlPlane, daemon};
+use tempfile::TempDir;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the lab is in the repository")
@@ -59,31 +61,47 @@ fn documents() -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The folder of a freshly built `purelb`: the one this test's own program was built into.
-fn fresh_purelb() -> Result<PathBuf> {
-    let built = Command::new(env!("CARGO")).args(["build", "--quiet", "-p", "purelb"]).current_dir(root()).status()?;
-    ensure!(built.success(), "purelb does not build");
-    let program = env::current_exe()?;
-    let folder = program.parent().and_then(Path::parent).context("the test program has no folder")?;
-    Ok(folder.to_owned())
-}
-
 fn search_path(first: impl Iterator<Item = PathBuf>) -> Result<OsString> {
     let rest = env::var_os("PATH").unwrap_or_default();
     Ok(env::join_paths(first.chain(env::split_paths(&rest)))?)
 }
 
-fn run(step: &Step, path: &OsString, kubeconfig: Option<&Path>) -> Result<String> {
-    let mut shell = Command::new("bash");
-    shell.args(["-c", &format!("exec 2>&1; {}", step.command)]).current_dir(root()).env("PATH", path);
-    shell.env("KUBECONFIG", kubeconfig.unwrap_or(Path::new("/dev/null")));
-    let output = shell.output().with_context(|| format!("cannot run {}", step.command))?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+/// Where the commands of one document run.
+struct Desk {
+    path: OsString,
+    kubeconfig: PathBuf,
+    /// What a document leaves running ends with this.
+    background: Watchdog,
+    logs: TempDir,
+}
+
+impl Desk {
+    fn run(&mut self, step: &Step) -> Result<String> {
+        if let Some(command) = step.command.strip_suffix(" &") {
+            self.start(command)?;
+            return Ok(String::new());
+        }
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("exec 2>&1; {}", step.command)]).current_dir(root());
+        shell.env("PATH", &self.path).env("KUBECONFIG", &self.kubeconfig);
+        let output = shell.output().with_context(|| format!("cannot run {}", step.command))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn start(&mut self, command: &str) -> Result<()> {
+        let mut variable = OsString::from("PATH=");
+        variable.push(&self.path);
+        let mut kubeconfig = OsString::from("KUBECONFIG=");
+        kubeconfig.push(&self.kubeconfig);
+        let line = [variable, kubeconfig, "bash".into(), "-c".into(), format!("exec {command}").into()];
+        self.background.start(Path::new("/usr/bin/env"), &self.logs.path().join("log"), line.into())?;
+        Ok(())
+    }
 }
 
 #[tokio::test]
 async fn every_console_block_prints_what_the_document_shows() -> Result<()> {
-    let purelb = fresh_purelb()?;
+    let purelb = daemon::program()?.parent().context("the program has a folder")?.to_owned();
     let mut ran = 0;
     for document in documents()? {
         let name = document.strip_prefix(root())?.display().to_string();
@@ -93,9 +111,11 @@ async fn every_console_block_prints_what_the_document_shows() -> Result<()> {
         let kubectl = plane.as_ref().map(|plane| PathBuf::from(plane.kubectl().as_std().get_program()));
         let programs = [Some(purelb.clone()), kubectl.as_deref().and_then(Path::parent).map(Path::to_owned)];
         let path = search_path(programs.into_iter().flatten())?;
-        let kubeconfig = plane.as_ref().map(ControlPlane::kubeconfig);
+        let kubeconfig = plane.as_ref().map_or("/dev/null".into(), ControlPlane::kubeconfig);
+        let logs = tempfile::tempdir()?;
+        let mut desk = Desk { path, kubeconfig, background: Watchdog::guard(logs.path())?, logs };
         for step in &steps {
-            let printed = run(step, &path, kubeconfig.as_deref())?;
+            let printed = desk.run(step)?;
             assert_eq!(printed, step.shown, "{name}: $ {}", step.command);
             ran += 1;
         }

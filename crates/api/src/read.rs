@@ -10,6 +10,7 @@ mod group;
 mod in_force;
 mod lease;
 mod node;
+mod object;
 mod selector;
 pub(crate) mod service;
 
@@ -20,6 +21,7 @@ pub use group::group;
 pub use in_force::{group_in_force, last_valid};
 pub use lease::active_subnets;
 pub use node::{NodeView, node};
+pub use object::{GroupObject, ServiceObject, ServiceObjectStatus};
 pub use service::{ServiceRecord, is_ignored, service, service_type};
 
 /// What reading an object gave.

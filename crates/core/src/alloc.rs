@@ -28,6 +28,7 @@ pub struct Scope {
 
 /// What to do about a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "a decision is acted on at once and never kept in numbers")]
 pub enum Decision {
     /// Somebody else's Service, or an address somebody else gave it: write nothing, hold nothing.
     LeaveAlone,
@@ -48,6 +49,8 @@ pub struct Wish {
     pub condition: Condition,
     /// The reason behind the condition, if it is not simply assigned.
     pub reason: Option<Reason>,
+    /// How the addresses were found.
+    pub way: Way,
     /// What to tell the user now.
     pub notices: Vec<Notice>,
 }
@@ -156,9 +159,11 @@ struct Outcome {
 
 /// How addresses were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Way {
+pub enum Way {
     /// One per family from a group's ranges, or left as they were.
     Group,
+    /// As [`Way::Group`], with a new one from the range that was used least.
+    Balanced,
     /// One from every range of a group.
     MultiPool,
     /// Named by the user, one by one.
@@ -182,7 +187,7 @@ impl Asked<'_> {
             notices.splice(0..0, configuration);
             notices.extend(reason.as_ref().map(|reason| notice::refusal(self.svc, &outcome.addrs, reason)));
         }
-        Decision::Wish(Wish { addrs: outcome.addrs, brand, condition, reason, notices })
+        Decision::Wish(Wish { addrs: outcome.addrs, brand, condition, reason, way: outcome.way, notices })
     }
 
     /// What is wrong with addresses that are there nevertheless.
@@ -278,6 +283,7 @@ fn as_it_is(svc: &ServiceView, addrs: Vec<IpAddr>) -> Decision {
             brand: svc.brand.clone(),
             condition: condition.clone(),
             reason: None,
+            way: Way::Group,
             notices: Vec::new(),
         }),
         _ => Decision::LeaveAlone,

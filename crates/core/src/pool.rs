@@ -103,7 +103,7 @@ impl Pool {
 
     /// The Services on an address, in the order they came.
     pub fn holders(&self, addr: IpAddr) -> impl Iterator<Item = &ServiceKey> {
-        self.hold(addr).into_iter().flat_map(|hold| &hold.holders).map(|(service, _)| service)
+        self.hold(addr).into_iter().flat_map(|hold| &hold.holders).map(|holder| &holder.service)
     }
 
     /// Every address in use, lowest first, IPv4 before IPv6.
@@ -187,7 +187,7 @@ impl Pool {
         let side = self.side_mut(family);
         let Some(hold) = side.held.get_mut(&at) else { return false };
         let before = hold.holders.len();
-        hold.holders.retain(|(holder, _)| &**holder != service);
+        hold.holders.retain(|holder| &*holder.service != service);
         let (released, empty) = (hold.holders.len() < before, hold.holders.is_empty());
         if empty && let Some(hold) = side.held.remove(&at) {
             side.give_back(at);
@@ -224,7 +224,7 @@ impl Pool {
     fn bound(&self, family: Family, claim: &Claim) -> Option<IpAddr> {
         let bound = self.keys.get(&(claim.key.clone()?, family))?;
         let side = self.side(family);
-        let at = bound.iter().find(|at| side.held.get(at).is_some_and(|hold| hold.others(claim).next().is_some()))?;
+        let at = bound.iter().find(|at| side.held.get(at).is_some_and(|hold| hold.is_shared_with(claim)))?;
         Some(addr_of(family, *at))
     }
 
@@ -306,14 +306,21 @@ impl Side {
 #[derive(Clone, Debug)]
 struct Hold {
     key: Option<Arc<str>>,
-    /// Services and their ports. Nearly always one, so a list is smaller and faster than a map.
-    holders: Vec<(ServiceKey, Vec<Port>)>,
+    /// Nearly always one, so a list is smaller and faster than a map.
+    holders: Vec<Claim>,
 }
 
 impl Hold {
     /// The holders besides the one who asks.
-    fn others<'a>(&'a self, claim: &'a Claim) -> impl Iterator<Item = &'a (ServiceKey, Vec<Port>)> {
-        self.holders.iter().filter(|(service, _)| *service != claim.service)
+    fn others<'a>(&'a self, claim: &'a Claim) -> impl Iterator<Item = &'a Claim> {
+        self.holders.iter().filter(|holder| holder.service != claim.service)
+    }
+
+    /// Whether there are others and all of them share with the one who asks. Edits may have put Services together that
+    /// no longer share: nobody is added to those.
+    fn is_shared_with(&self, claim: &Claim) -> bool {
+        let mut others = self.others(claim).peekable();
+        others.peek().is_some() && claim.key.is_some() && others.all(|holder| holder.key == claim.key)
     }
 
     fn admits(&self, addr: IpAddr, claim: &Claim) -> Result<(), Reason> {
@@ -321,13 +328,13 @@ impl Hold {
             return Ok(());
         }
         let service = || claim.service.to_string();
-        if claim.key.is_none() || claim.key != self.key {
-            let holders = self.others(claim).map(|(holder, _)| &**holder).collect::<Vec<_>>().join(",");
+        if !self.is_shared_with(claim) {
+            let holders = self.others(claim).map(|holder| &*holder.service).collect::<Vec<_>>().join(",");
             return Err(Reason::AddressInUse { addr, service: service(), holders });
         }
-        for (holder, ports) in self.others(claim) {
-            if let Some(&port) = ports.iter().find(|port| claim.ports.contains(port)) {
-                return Err(Reason::PortInUse { addr, port, holder: holder.to_string() });
+        for holder in self.others(claim) {
+            if let Some(&port) = holder.ports.iter().find(|port| claim.ports.contains(port)) {
+                return Err(Reason::PortInUse { addr, port, holder: holder.service.to_string() });
             }
         }
         Ok(())
@@ -339,9 +346,9 @@ impl Hold {
         if self.others(claim).next().is_none() || before.is_none() {
             self.key = claim.key.clone();
         }
-        match self.holders.iter_mut().find(|(service, _)| *service == claim.service) {
-            Some((_, ports)) => ports.clone_from(&claim.ports),
-            None => self.holders.push((claim.service.clone(), claim.ports.clone())),
+        match self.holders.iter_mut().find(|holder| holder.service == claim.service) {
+            Some(holder) => holder.clone_from(claim),
+            None => self.holders.push(claim.clone()),
         }
         before
     }

@@ -76,6 +76,13 @@ pub enum Reason {
         example: &'static str,
     },
 
+    /// A field that an older CRD let in and that has another type than it should.
+    #[error("this cannot be read: {why}; `kubectl explain` shows how it is written")]
+    FieldUnreadable {
+        /// What the parser says.
+        why: String,
+    },
+
     /// The text of a `subnet` field is no network.
     #[error("invalid CIDR address: {text:?}; write the subnet as network and prefix length, such as 192.0.2.0/24")]
     SubnetSyntax {

@@ -27,9 +27,9 @@ async fn write_all(server: &Kubelite) {
     }
 }
 
-/// Reads one watch until all objects were seen.
-async fn read_all(server: Kubelite) {
-    let path = format!("/api/v1/services?watch=true&resourceVersion={}", server.revision());
+/// Reads one watch until all objects written after `start` were seen.
+async fn read_all(server: Kubelite, start: u64) {
+    let path = format!("/api/v1/services?watch=true&resourceVersion={start}");
     let mut body = send(&server, "GET", &path, String::new()).await.into_body();
     let mut seen = 0;
     while seen < OBJECTS {
@@ -40,7 +40,8 @@ async fn read_all(server: Kubelite) {
 }
 
 async fn with_watchers(server: Kubelite, watchers: usize) {
-    let readers: Vec<_> = (0..watchers).map(|_| tokio::spawn(read_all(server.clone()))).collect();
+    let start = server.revision();
+    let readers: Vec<_> = (0..watchers).map(|_| tokio::spawn(read_all(server.clone(), start))).collect();
     write_all(&server).await;
     for reader in readers {
         reader.await.expect("a reader does not panic");

@@ -41,7 +41,8 @@ pub(crate) fn decode_patched(
 ) -> Result<(Value, Vec<String>), Refusal> {
     let refuse =
         |why: String| Refusal::Invalid(Subject::default(), vec![Cause::invalid("patch", patched.to_string(), why)]);
-    let typed = |field: &str, wanted: &str| call.resource.traits.custom || patched[field] == wanted;
+    let typed =
+        |field: &str, wanted: &str| call.resource.traits.custom || patched[field].is_null() || patched[field] == wanted;
     if !typed("kind", &call.resource.kind) || !typed("apiVersion", &call.served.api_version()) {
         let (kind, version) = (&patched["kind"], &patched["apiVersion"]);
         return Err(refuse(format!("no kind {kind} is registered for version {version}")));

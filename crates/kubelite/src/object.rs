@@ -74,9 +74,7 @@ pub(crate) fn settle_numbers(value: &mut Value) {
             const EXACT: f64 = 9_007_199_254_740_992.0;
             if let Some(float) = number.as_f64().filter(|it| number.is_f64() && it.fract() == 0.0 && it.abs() <= EXACT)
             {
-                #[allow(clippy::cast_possible_truncation)] // whole and in range, as the line above says
-                let whole = float as i64;
-                *number = whole.into();
+                *number = (float as i64).into();
             }
         }
         _ => {}

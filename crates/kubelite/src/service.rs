@@ -20,7 +20,8 @@ pub(crate) use allocations::Allocations;
 pub(crate) struct ServiceRules;
 
 impl Rules for ServiceRules {
-    fn decode(&self, _served: &Served, body: Value) -> Result<Value, String> {
+    fn decode(&self, _served: &Served, mut body: Value) -> Result<Value, String> {
+        swap_times(&mut body, &Value::Null, &json!(NEVER));
         let mut service: Service = serde_json::from_value(body).map_err(|error| error.to_string())?;
         let spec = service.spec.get_or_insert_default();
         drop_zeros(spec);
@@ -32,7 +33,9 @@ impl Rules for ServiceRules {
                 ingress.ip_mode.get_or_insert_with(|| "VIP".into());
             }
         }
-        typed::<Service>(json!(service))
+        let mut service = typed::<Service>(json!(service))?;
+        swap_times(&mut service, &json!(NEVER), &Value::Null);
+        Ok(service)
     }
 
     fn create(&self, ground: &Ground<'_>, _served: &Served, new: &mut Value) -> Vec<Cause> {
@@ -64,6 +67,20 @@ impl Rules for ServiceRules {
     fn update_status(&self, _ground: &Ground<'_>, _served: &Served, old: &Value, new: &mut Value) -> Vec<Cause> {
         carry(old, new, "spec");
         validate::load_balancer(is_type(&spec_of(new), "LoadBalancer"), &new["status"]["loadBalancer"])
+    }
+}
+
+/// The time that Go takes no time for. It is written as null, so conditions that nobody gave a time have none.
+const NEVER: &str = "0001-01-01T00:00:00Z";
+
+/// Writes the times of conditions that have this value another way.
+fn swap_times(service: &mut Value, from: &Value, to: &Value) {
+    let conditions = service.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+        let time = condition.entry("lastTransitionTime").or_insert(Value::Null);
+        if time == from {
+            *time = to.clone();
+        }
     }
 }
 

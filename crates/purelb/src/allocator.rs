@@ -37,7 +37,7 @@ pub const COMPONENT: &str = "purelb-allocator";
 /// How an allocator is set up.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The namespace PureLB runs in.
+    /// The namespace PureLB runs in; empty if nobody knows, and then groups count wherever they are.
     pub namespace: String,
     /// Which Services are ours.
     pub scope: Scope,
@@ -45,6 +45,13 @@ pub struct Settings {
     pub replica: String,
     /// How leadership is timed.
     pub timing: Timing,
+}
+
+impl Settings {
+    /// Where the leases are.
+    pub fn home(&self) -> &str {
+        if self.namespace.is_empty() { "default" } else { &self.namespace }
+    }
 }
 
 /// Stands for election and leads whenever elected, until `stop`.
@@ -57,7 +64,7 @@ pub async fn lead(
     stop: watch::Receiver<bool>,
 ) {
     let (candidate, leadership) =
-        Candidate::new(client.clone(), &settings.namespace, identity(&settings.replica), settings.timing);
+        Candidate::new(client.clone(), settings.home(), identity(&settings.replica), settings.timing);
     let (recorder, sending) = Recorder::new(client.clone(), COMPONENT);
     let (over, mut campaign_over) = watch::channel(false);
     let workshop = Workshop::new(client, recorder, leadership, metrics.clone());

@@ -51,18 +51,19 @@ impl Watchdog {
         Ok(Self { leash: Some(leash), shell, programs: Mutex::default() })
     }
 
-    /// Starts a program under guard, with its output in the file `log`.
+    /// Starts a program under guard, with its output in the file `log`, and returns its process id.
     ///
     /// # Errors
     /// When it cannot be started. That the program itself is missing is seen in the log.
-    pub fn start(&mut self, program: &Path, log: &Path, arguments: Vec<OsString>) -> Result<()> {
+    pub fn start(&mut self, program: &Path, log: &Path, arguments: Vec<OsString>) -> Result<u32> {
         let leash = self.leash.as_ref().expect("the leash is let go only on drop").try_clone()?;
         let mut shell = Command::new("sh");
         shell.args(["-c", BECOME]).arg(log).arg(program).args(arguments);
         shell.stdin(Stdio::null()).stdout(leash).stderr(Stdio::null()).process_group(0);
         let child = shell.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+        let pid = child.id();
         self.programs.lock().expect("nobody panics while holding it").push(child);
-        Ok(())
+        Ok(pid)
     }
 
     /// Whether one of the programs has ended by itself.

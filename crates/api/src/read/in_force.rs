@@ -2,28 +2,30 @@
 
 use purelb_core::group::Group;
 
-use super::{Reading, group};
+use super::{GroupObject, Reading, group};
 use crate::service_group::{LastValid, ServiceGroup, ServiceGroupSpec};
 
 /// Reads the form of a group that is in use, and says whether it is an earlier one.
 ///
 /// The problems and warnings are always those of the group as it is written now. Where it has problems and no earlier
 /// form is known, what is usable of it is in use.
-pub fn group_in_force(object: &ServiceGroup) -> (Reading<Group>, bool) {
-    let now = group(object);
+pub fn group_in_force(read: &GroupObject) -> (Reading<Group>, bool) {
+    let mut now = group(&read.object);
+    now.problems.splice(0..0, read.unread.iter().cloned());
     if now.problems.is_empty() {
         return (now, false);
     }
-    match earlier(object) {
+    match earlier(&read.object) {
         Some(value) => (Reading { value: Some(value), ..now }, true),
         None => (now, false),
     }
 }
 
 /// The form to keep in the group's status: the one written now if nothing is wrong with it, else the one kept so far.
-pub fn last_valid(object: &ServiceGroup) -> Option<LastValid> {
+pub fn last_valid(read: &GroupObject) -> Option<LastValid> {
+    let object = &read.object;
     let now = group(object);
-    if now.value.is_none() || !now.problems.is_empty() {
+    if now.value.is_none() || !now.problems.is_empty() || !read.unread.is_empty() {
         return kept(object).cloned();
     }
     let spec = serde_json::to_value(&object.spec).ok()?;

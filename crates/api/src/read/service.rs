@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service, ServicePort, ServiceSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition as KubeCondition;
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, ServicePort, ServiceSpec};
 use kube::ResourceExt;
 use purelb_core::addr::Family;
 use purelb_core::pool::{Port, Protocol, ServiceKey};
 use purelb_core::service::{Asks, Brand, Condition, Ingress, ServiceView};
+use serde_json::Value;
 
+use super::ServiceObject;
 use crate::annotations::{
     ADDRESS_ASSIGNED, ADDRESSES, ALLOCATED_BY, ALLOCATED_FROM, ALLOW_SHARED_IP, BRAND, MULTI_POOL, POOL_TYPE,
     RE_EVALUATE, SERVICE_GROUP, SKIP_IPV6_DAD, TRUE,
@@ -33,8 +34,8 @@ pub struct ServiceRecord {
     pub view: ServiceView,
     /// The version that was read; a write that names it fails if somebody was faster.
     pub resource_version: String,
-    /// The conditions of others, kept because a merge patch replaces the whole list.
-    pub other_conditions: Vec<KubeCondition>,
+    /// The conditions of others as they are, kept because a merge patch replaces the whole list.
+    pub other_conditions: Vec<Value>,
     /// Since when PureLB's own condition has had its status.
     pub since: Option<Timestamp>,
     /// The term of the allocator that last wrote the condition, if it said so.
@@ -51,16 +52,16 @@ pub fn is_ignored(key: &str) -> bool {
 }
 
 /// The `spec.type` of a Service, which the API server never leaves out.
-pub fn service_type(object: &Service) -> &str {
+pub fn service_type(object: &ServiceObject) -> &str {
     object.spec.as_ref().and_then(|spec| spec.type_.as_deref()).unwrap_or("ClusterIP")
 }
 
 /// Reads a Service.
-pub fn service(object: &Service) -> ServiceRecord {
+pub fn service(object: &ServiceObject) -> ServiceRecord {
     let none = (ServiceSpec::default(), BTreeMap::new());
     let spec = object.spec.as_ref().unwrap_or(&none.0);
     let annotations = object.metadata.annotations.as_ref().unwrap_or(&none.1);
-    let own_condition = conditions(object).find(|condition| condition.type_ == ADDRESS_ASSIGNED);
+    let own_condition = conditions(object).find(|condition| condition["type"] == ADDRESS_ASSIGNED);
     let (condition, term) = own_condition.map(condition).unzip();
     ServiceRecord {
         view: ServiceView {
@@ -78,8 +79,11 @@ pub fn service(object: &Service) -> ServiceRecord {
             condition,
         },
         resource_version: object.metadata.resource_version.clone().unwrap_or_default(),
-        other_conditions: conditions(object).filter(|condition| condition.type_ != ADDRESS_ASSIGNED).cloned().collect(),
-        since: own_condition.map(|condition| condition.last_transition_time.0),
+        other_conditions: conditions(object)
+            .filter(|condition| condition["type"] != ADDRESS_ASSIGNED)
+            .cloned()
+            .collect(),
+        since: own_condition.and_then(|condition| text(condition, "lastTransitionTime").parse().ok()),
         term: term.flatten(),
         external_traffic_policy_local: spec.external_traffic_policy.as_deref() == Some("Local"),
         own: OWN.map(|key| annotations.contains_key(key)),
@@ -100,18 +104,22 @@ fn without_term(message: &str) -> (&str, Option<u64>) {
     }
 }
 
-fn key(object: &Service) -> ServiceKey {
+fn key(object: &ServiceObject) -> ServiceKey {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any()).into()
 }
 
-fn conditions(object: &Service) -> impl Iterator<Item = &KubeCondition> {
+fn conditions(object: &ServiceObject) -> impl Iterator<Item = &Value> {
     object.status.iter().flat_map(|status| status.conditions.iter().flatten())
 }
 
-fn condition(written: &KubeCondition) -> (Condition, Option<u64>) {
-    let (message, term) = without_term(&written.message);
-    let assigned = written.status == "True";
-    (Condition { assigned, reason: written.reason.clone(), message: message.to_owned() }, term)
+fn condition(written: &Value) -> (Condition, Option<u64>) {
+    let (message, term) = without_term(text(written, "message"));
+    let assigned = written["status"] == "True";
+    (Condition { assigned, reason: text(written, "reason").to_owned(), message: message.to_owned() }, term)
+}
+
+fn text<'a>(condition: &'a Value, field: &str) -> &'a str {
+    condition[field].as_str().unwrap_or_default()
 }
 
 fn families(spec: &ServiceSpec) -> Vec<Family> {
@@ -158,7 +166,7 @@ fn brand(annotations: &BTreeMap<String, String>) -> Brand {
     }
 }
 
-fn ingress(object: &Service) -> Vec<Ingress> {
+fn ingress(object: &ServiceObject) -> Vec<Ingress> {
     let balancer = object.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     balancer.iter().flat_map(|balancer| balancer.ingress.iter().flatten()).map(entry).collect()
 }

@@ -38,6 +38,7 @@ pub fn group_status(
         bound_namespaces: report.bound_namespaces.clone(),
         conditions: ours.chain(others).collect(),
         last_valid,
+        holders: Vec::new(),
     }
 }
 

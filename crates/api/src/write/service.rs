@@ -91,6 +91,7 @@ fn annotations(record: &ServiceRecord, brand: &Brand) -> Map<String, Value> {
 
 /// The whole list, others' conditions first; a merge patch knows no way to change one item.
 fn conditions(record: &ServiceRecord, own: Option<KubeCondition>) -> Value {
+    let own = own.map(|own| json!(own));
     let all: Vec<_> = record.other_conditions.iter().cloned().chain(own).collect();
     if all.is_empty() { Value::Null } else { json!(all) }
 }

@@ -101,13 +101,20 @@ impl Asked<'_> {
         }
         self.in_order(&mut addrs);
         let reason = refused.or_else(|| self.pending(slot, &addrs));
-        Outcome { addrs, reason, way: Way::Group }
+        let taken = addrs.iter().any(|addr| !self.held.contains(addr));
+        let way = if taken && self.balancing(slot).is_some() { Way::Balanced } else { Way::Group };
+        Outcome { addrs, reason, way }
+    }
+
+    /// The ranges of a group that spreads its addresses over them. Who shares an address has no choice of the range.
+    fn balancing<'a>(&self, slot: &'a Slot) -> Option<&'a Ranges> {
+        slot.group.ranges().filter(|ranges| ranges.balance_pools && self.claim.key.is_none())
     }
 
     fn next(&self, slot: &Slot, family: Family) -> Result<IpAddr, Reason> {
-        match slot.group.ranges() {
-            Some(ranges) if ranges.balance_pools && self.claim.key.is_none() => self.balanced(slot, ranges, family),
-            _ => slot.pool.next(family, &self.claim),
+        match self.balancing(slot) {
+            Some(ranges) => self.balanced(slot, ranges, family),
+            None => slot.pool.next(family, &self.claim),
         }
     }
 

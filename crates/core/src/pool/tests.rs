@@ -138,6 +138,19 @@ fn a_sole_holder_may_change_its_key_and_others_may_then_join() {
 }
 
 #[test]
+fn nobody_joins_those_who_share_no_longer_or_never_did() {
+    let mut pool = pool(&["10.0.0.0/30"]);
+    for (service, port) in [("ns/a", 80), ("ns/b", 443)] {
+        pool.take(ip("10.0.0.0"), &claim(service, Some("k"), &[port])).unwrap();
+    }
+    // An edit: a stays where it is, and shares with nobody.
+    pool.adopt(ip("10.0.0.0"), &claim("ns/a", None, &[80])).unwrap_err();
+    let late = claim("ns/late", Some("k"), &[8080]);
+    assert_eq!(pool.available(ip("10.0.0.0"), &late).unwrap_err().name(), "AddressInUse");
+    assert_eq!(pool.take_next(Family::V4, &late).unwrap(), ip("10.0.0.1"), "the key goes on elsewhere");
+}
+
+#[test]
 fn bug_2_a_port_clash_in_a_huge_pool_is_found_at_once() {
     let mut pool = pool(&["2001:db8::/48"]);
     pool.take_next(Family::V6, &claim("ns/a", Some("k"), &[80])).unwrap();

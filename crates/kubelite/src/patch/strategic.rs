@@ -52,8 +52,9 @@ pub(super) fn merge(kind: &str, object: &mut Value, patch: &Value) -> Result<(),
     merge_value(kind, "", object, patch)
 }
 
+/// The API server answers a patch it cannot make sense of with 500.
 fn bad(why: String) -> Refusal {
-    Refusal::BadRequest(format!("unable to apply strategic merge patch: {why}"))
+    Refusal::Internal(format!("unable to apply strategic merge patch: {why}"))
 }
 
 fn merge_value(kind: &str, path: &str, object: &mut Value, patch: &Value) -> Result<(), Refusal> {
@@ -81,6 +82,9 @@ fn merge_map(kind: &str, path: &str, object: &mut Value, patch: &Map<String, Val
         Some(other) => return Err(bad(format!("unknown $patch directive {other:?}"))),
     }
     let members = crate::object::map_of(object);
+    if let Some(retained) = patch.get("$retainKeys").and_then(Value::as_array) {
+        members.retain(|name, _| retained.iter().any(|it| it == name));
+    }
     for (name, value) in patch {
         if let Some(list) = name.strip_prefix("$deleteFromPrimitiveList/") {
             let doomed = value.as_array().cloned().unwrap_or_default();
@@ -88,7 +92,7 @@ fn merge_map(kind: &str, path: &str, object: &mut Value, patch: &Map<String, Val
                 kept.retain(|item| !doomed.contains(item));
             }
         } else if name.starts_with('$') {
-            // Order and retained keys are advice to clients that merge; the result is the same without.
+            // The wanted order of lists is a refinement that nothing here depends on.
         } else if value.is_null() {
             members.remove(name);
         } else {
@@ -108,8 +112,8 @@ fn merge_list(kind: &str, path: &str, object: &mut Value, patch: &[Value]) -> Re
     let merged = match list_rule(kind, path) {
         ListRule::Atomic => patch.to_vec(),
         ListRule::Set => {
-            let added = patch.iter().filter(|item| !old.contains(item)).cloned();
-            old.iter().cloned().chain(added).collect()
+            let kept = old.iter().filter(|item| !patch.contains(item)).cloned().collect();
+            interleave(|item| old.iter().position(|old| old == item), patch.to_vec(), kept)
         }
         ListRule::ByKey(key) => merge_by_key(kind, path, key, &old, patch)?,
     };
@@ -139,12 +143,11 @@ fn merge_by_key(kind: &str, path: &str, key: &str, old: &[Value], patch: &[Value
         merge_value(kind, path, &mut merged, item)?;
         touched.push(merged);
     }
-    Ok(interleave(key, old, touched, kept))
+    Ok(interleave(|item| old.iter().position(|old| old[key] == item[key]), touched, kept))
 }
 
 /// Patched items in the order of the patch, the others in their old places between them.
-fn interleave(key: &str, old: &[Value], touched: Vec<Value>, kept: Vec<Value>) -> Vec<Value> {
-    let place = |item: &Value| old.iter().position(|old| old[key] == item[key]);
+fn interleave(place: impl Fn(&Value) -> Option<usize>, touched: Vec<Value>, kept: Vec<Value>) -> Vec<Value> {
     let mut result = Vec::new();
     let mut kept = kept.into_iter().peekable();
     for item in touched {
@@ -210,13 +213,15 @@ mod tests {
         assert_eq!(result["spec"], json!({"nodeName": "n"}));
         let object = json!({"metadata": {"finalizers": ["a/b", "c/d"]}});
         let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a/b"], "finalizers": ["e/f"]}});
-        assert_eq!(merged("Service", object, patch)["metadata"]["finalizers"], json!(["c/d", "e/f"]));
+        assert_eq!(merged("Service", object, patch)["metadata"]["finalizers"], json!(["e/f", "c/d"]));
+        let result = merged("Pod", pod(), json!({"spec": {"$retainKeys": ["nodeName"], "nodeName": "n"}}));
+        assert_eq!(result["spec"], json!({"nodeName": "n"}));
     }
 
     #[test]
     fn an_item_without_its_key_is_refused() {
         let mut service = json!({"spec": {"ports": []}});
         let refusal = merge("Service", &mut service, &json!({"spec": {"ports": [{"name": "x"}]}}));
-        assert_eq!(refusal.expect_err("refused").code(), 400);
+        assert_eq!(refusal.expect_err("refused").code(), 500);
     }
 }

@@ -1,7 +1,6 @@
 //! `purelb allocator`: flags and environment, the servers beside it, and the way it stops.
 
 use std::fs;
-use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -46,6 +45,9 @@ pub struct Args {
     /// Unix socket for /debug/state and /debug/loglevel
     #[arg(long, value_name = "PATH")]
     debug_socket: Option<PathBuf>,
+    /// How long a leadership lasts without renewal; tests shorten it to see many of them
+    #[arg(long, value_name = "SECONDS", hide = true, value_parser = clap::value_parser!(u32).range(1..))]
+    lease_seconds: Option<u32>,
 }
 
 /// Runs until a signal says stop.
@@ -86,8 +88,15 @@ impl Args {
                 default_announcer: self.default_announcer == annotations::BRAND,
             },
             replica: std::env::var("HOSTNAME").unwrap_or_else(|_| "allocator".to_owned()),
-            timing: Timing::default(),
+            timing: self.timing(),
         }
+    }
+
+    /// The usual timing, or the same in proportion.
+    fn timing(&self) -> Timing {
+        let Timing { lease, renew, margin } = Timing::default();
+        let scale = self.lease_seconds.map_or(1.0, |seconds| f64::from(seconds) / lease.as_secs_f64());
+        Timing { lease: lease.mul_f64(scale), renew: renew.mul_f64(scale), margin: margin.mul_f64(scale) }
     }
 
     /// What was said, or else what the pod knows. Blanks do not count.
@@ -109,15 +118,13 @@ impl Args {
 }
 
 /// Waits for SIGTERM, SIGINT or SIGQUIT.
-fn terminated() -> impl Future<Output = std::io::Result<()>> {
-    async {
-        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let mut quit = signal(SignalKind::quit())?;
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-            _ = quit.recv() => {}
-        }
-        Ok(())
+async fn terminated() -> std::io::Result<()> {
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut quit = signal(SignalKind::quit())?;
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+        _ = quit.recv() => {}
     }
+    Ok(())
 }

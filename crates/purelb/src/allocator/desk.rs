@@ -10,30 +10,38 @@
 //! fresh lists. Three rules keep addresses unique:
 //!
 //! - Before the first decision, every Service that an earlier leader may still be writing to is *touched*: a write of
-//!   that leader which is still under way then meets another version of the object and fails.
-//! - What a wish takes is claimed in the book before it is written, together with what the Service still shows.
-//! - A write whose fate is unknown is sent again as it is until its fate is known, and keeps its claim meanwhile.
+//!   that leader which is still under way then meets another version of the object and fails ([`fence`]).
+//! - What a wish takes is claimed in the book before it is written, together with what the Service still shows ([`look`]).
+//! - A write whose fate is unknown is sent again as it is until its fate is known, and keeps its claim meanwhile
+//!   ([`settle`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use purelb_api::ServiceGroup;
-use purelb_api::read::{self, NodeView, ServiceRecord};
-use purelb_api::write;
-use purelb_core::alloc::{Decision, ExternalRequest, Notice, Scope, Severity, Wish, accept, decide};
+use purelb_api::read::{self, GroupObject, NodeView, ServiceRecord};
+use purelb_core::alloc::{Scope, Wish};
 use purelb_core::book::{Book, Holding, Surroundings};
-use purelb_core::group::Source;
 use purelb_core::pool::ServiceKey;
 use purelb_core::reason::Reason;
+use purelb_core::report::Stock;
 use tokio::time::Instant;
 
 use super::groups::Groups;
-use super::job::{Done, Job, Outcome, Pending, Release};
-use super::known::Known;
+use super::job::{Done, Job};
+use super::known::{Known, Noted};
 use crate::cluster::watch::Change;
+use externals::Externals;
+use pauses::Pauses;
+pub(in crate::allocator) use settle::newer;
+
+mod external;
+mod externals;
+mod fence;
+mod look;
+pub(super) mod pauses;
+mod settle;
 
 /// What the desk hears from outside.
 #[derive(Clone, Debug)]
@@ -41,11 +49,27 @@ pub enum News {
     /// About Services of type LoadBalancer.
     Service(Change<Box<ServiceRecord>>),
     /// About ServiceGroups.
-    Group(Change<Box<ServiceGroup>>),
+    Group(Change<Box<GroupObject>>),
     /// About Nodes.
     Node(Change<NodeView>),
     /// About the Leases of node agents.
     Lease(Change<Box<Lease>>),
+}
+
+/// Something to count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tally {
+    /// A Service was refused something; with the group it asked, `None` if it named none.
+    Refused(Option<String>, Reason),
+    /// A Service got addresses of every range of a group; partial when a range had none for it.
+    MultiPool {
+        /// The group.
+        group: String,
+        /// Whether a range had none for it.
+        partial: bool,
+    },
+    /// A Service got an address of the least used range of this group.
+    Balanced(String),
 }
 
 /// How far a term has come.
@@ -59,16 +83,25 @@ enum Phase {
     Deciding,
 }
 
-/// How long to wait after trouble with one Service: at first, and at most.
-const PATIENCE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
-
 /// What is under way about one Service.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Busy {
-    /// What to settle when the answer comes; nothing while reading or asking.
-    pending: Option<Pending>,
-    /// The external question, while it is out.
-    asked: Option<ExternalRequest>,
+    /// The job, to be done again as it is if nobody knows what became of it.
+    job: Job,
+    /// The wish behind a patch; `None` for a touch, which changes no address.
+    wish: Option<Wish>,
+    /// What the Service showed when the job was made: its addresses, and the group they are from.
+    shown: (Vec<IpAddr>, Option<String>),
+    /// Whether the Service has left the watch meanwhile.
+    left: bool,
+    /// Whether an earlier attempt at the same patch may have arrived, or may still do so.
+    unsure: bool,
+}
+
+impl Busy {
+    fn with(job: Job) -> Self {
+        Self { job, wish: None, shown: (Vec::new(), None), left: false, unsure: false }
+    }
 }
 
 /// Everything one leader knows.
@@ -90,15 +123,14 @@ pub struct Desk {
     ready: VecDeque<Job>,
     /// Services that want something they could not get: looked at again whenever something becomes free.
     waiting: BTreeSet<ServiceKey>,
-    /// Services in trouble: when to try again, and how often it went wrong.
-    later: BTreeMap<ServiceKey, (Instant, u32)>,
-    /// Services whose IPAM gave no address: when to ask again, and how often it did not.
-    ask_later: BTreeMap<ServiceKey, (Instant, u32)>,
-    /// What external IPAMs have yet to be told, and from when on if not at once.
-    releases: BTreeMap<Release, Option<Instant>>,
+    /// Services in trouble with the API server.
+    pauses: Pauses<ServiceKey>,
+    /// When Services were last written to, and how often in short succession.
+    paces: BTreeMap<ServiceKey, (Instant, u32)>,
+    externals: Externals,
     outdated: bool,
-    /// Reasons to count, since they were last asked for.
-    refusals: Vec<(String, Reason)>,
+    /// What happened since it was last asked for.
+    tallies: Vec<Tally>,
 }
 
 impl Desk {
@@ -119,28 +151,22 @@ impl Desk {
             busy: BTreeMap::new(),
             ready: VecDeque::new(),
             waiting: BTreeSet::new(),
-            later: BTreeMap::new(),
-            ask_later: BTreeMap::new(),
-            releases: BTreeMap::new(),
+            pauses: Pauses::default(),
+            paces: BTreeMap::new(),
+            externals: Externals::default(),
             outdated: false,
-            refusals: Vec::new(),
+            tallies: Vec::new(),
         }
     }
 
     /// Takes news in.
     pub fn hear(&mut self, news: News, now: Timestamp) {
         match news {
-            News::Service(change) => {
-                let change = change.map(|record| (record.view.key.clone(), *record));
-                let arrived = self.services.take(change);
-                for (key, gone) in arrived {
-                    match gone {
-                        Some(record) => self.forget(&record),
-                        None => self.notice(&key),
-                    }
-                }
+            News::Service(change) => self.hear_of_services(change),
+            News::Group(change) => {
+                self.outdated |= self.groups.take(change);
+                self.resume_parked();
             }
-            News::Group(change) => self.outdated |= self.groups.take(change),
             News::Node(change) => {
                 self.outdated |= !self.nodes.take(change.map(|node| (node.name.clone(), node))).is_empty();
             }
@@ -153,18 +179,38 @@ impl Desk {
         self.refresh(now);
     }
 
+    /// The watch may be behind what the API server has answered: what is older than what is known says nothing.
+    fn hear_of_services(&mut self, change: Change<Box<ServiceRecord>>) {
+        if let Change::Here(record) | Change::Gone(record) = &change
+            && let Some(known) = self.services.at(&record.view.key)
+            && !newer(&record.resource_version, &known.resource_version)
+        {
+            return self.services.confirm(&record.view.key);
+        }
+        for noted in self.services.take(change.map(|record| (record.view.key.clone(), *record))) {
+            match noted {
+                Noted::Here(key) => self.notice(&key),
+                Noted::Gone(key, record) => self.forget(&key, &record),
+                Noted::Missing(key, _) => self.miss(&key),
+            }
+        }
+    }
+
     /// Takes the end of a job in.
     pub fn done(&mut self, done: Done, now: Timestamp, at: Instant) {
         match done {
-            Done::Service(key, outcome) => self.settle(&key, outcome, at, now),
-            Done::Released(release, Ok(())) => drop(self.releases.remove(&release)),
-            Done::Released(release, Err(_)) => drop(self.releases.insert(release, Some(at + PATIENCE.1))),
-            Done::Group(namespace, name, result) => self.groups.written(&namespace, &name, result.is_ok()),
+            Done::Service(key, outcome) => self.settle(&key, outcome, now, at),
+            Done::Released(release, result) => self.released(&release, result.is_ok(), at),
+            Done::Counted(socket, group, result) => self.counted(&socket, &group, result.ok(), at),
+            Done::Group(namespace, name, outcome) => {
+                self.groups.written(&namespace, &name, outcome, at);
+                self.resume_parked();
+            }
         }
         self.advance(now);
     }
 
-    /// The next thing to do, if there is one.
+    /// The next thing to ask of the API server, if there is one.
     pub fn next_job(&mut self, now: Timestamp, at: Instant) -> Option<Job> {
         self.wake(at);
         if let Some(job) = self.ready.pop_front() {
@@ -178,27 +224,32 @@ impl Desk {
                 return Some(job);
             }
         }
-        self.next_release(at)
+        None
     }
 
-    /// A status to write for some group, once there is nothing more urgent to do.
-    pub fn next_status(&mut self, now: Timestamp) -> Option<Job> {
-        if self.phase != Phase::Deciding {
-            return None;
+    /// Group statuses to write, once there is nothing more urgent to do.
+    pub fn statuses(&mut self, now: Timestamp, at: Instant) -> Vec<Job> {
+        if !self.has_status(at) {
+            return Vec::new();
         }
         let services = self.services.values().map(|record| (&record.view, record.external_traffic_policy_local));
-        self.groups.next_status(&self.book, services, now)
+        let holders = self.externals.holders(&self.services);
+        self.groups.statuses(&self.book, services, &holders, &self.externals.stocks, now, at)
     }
 
     /// Whether some group's status may have to be written.
-    pub fn has_status(&self) -> bool {
-        self.phase == Phase::Deciding && self.groups.is_stale()
+    pub fn has_status(&self, at: Instant) -> bool {
+        self.phase == Phase::Deciding && self.groups.is_stale(at)
+    }
+
+    /// Whether a Service waits for a group's status to be written before its IPAM is asked.
+    pub fn has_urgent_status(&self, at: Instant) -> bool {
+        !self.externals.parked.is_empty() && self.has_status(at)
     }
 
     /// When something is to be done although nothing happens.
     pub fn next_wake(&self) -> Option<Instant> {
-        let troubles = self.later.values().chain(self.ask_later.values()).map(|(at, _)| *at);
-        troubles.chain(self.releases.values().copied().flatten()).min()
+        [self.pauses.next(), self.externals.next_wake(), self.groups.next_wake()].into_iter().flatten().min()
     }
 
     /// Whether decisions are taken: everything is known and the fence stands.
@@ -216,13 +267,24 @@ impl Desk {
         &self.groups
     }
 
-    /// Refusals since they were last asked for, each with the group the Service named.
-    pub fn take_refusals(&mut self) -> Vec<(String, Reason)> {
-        std::mem::take(&mut self.refusals)
+    /// What an external IPAM last said of a group.
+    pub fn stock(&self, group: &str) -> Option<&Stock> {
+        self.externals.stocks.get(group)
+    }
+
+    /// Services that may hold addresses of external groups, with these groups.
+    pub fn external_holders(&self) -> impl Iterator<Item = (&ServiceKey, impl Iterator<Item = &String>)> {
+        self.externals.by_service.iter().map(|(service, groups)| (service, groups.keys()))
+    }
+
+    /// What happened since it was last asked for.
+    pub fn take_tallies(&mut self) -> Vec<Tally> {
+        std::mem::take(&mut self.tallies)
     }
 
     /// Leases expire without news; the subnets of dead nodes count no longer.
-    pub fn tick(&mut self, now: Timestamp) {
+    pub fn tick(&mut self, now: Timestamp, at: Instant) {
+        self.paces.retain(|_, (last, _)| *last + look::SHORT > at);
         self.outdated = true;
         self.refresh(now);
     }
@@ -237,8 +299,8 @@ impl Desk {
             self.surroundings = surroundings;
             let (groups, refused) = self.groups.assembled();
             self.book = std::mem::take(&mut self.book).rebuilt(groups, refused, self.surroundings.clone());
-            let all: Vec<_> = self.services.iter().map(|(key, _)| key.clone()).collect();
-            all.iter().for_each(|key| self.enqueue(key));
+            self.count_new_groups();
+            self.enqueue_all();
         }
     }
 
@@ -251,72 +313,78 @@ impl Desk {
         }
     }
 
-    /// From gathering to fencing to deciding.
-    fn advance(&mut self, now: Timestamp) {
-        if self.phase == Phase::Gathering && self.is_complete() {
-            self.groups.refresh();
-            let (groups, refused) = self.groups.assembled();
-            self.surroundings = self.surroundings(now);
-            self.book = Book::new(groups, refused, self.surroundings.clone());
-            let records: Vec<_> = self.services.values().map(facts).collect();
-            records.into_iter().for_each(|holding| self.book.hold(holding));
-            self.fence();
-        }
-        if matches!(&self.phase, Phase::Fencing(left) if left.is_empty()) {
-            self.phase = Phase::Deciding;
-            let all: Vec<_> = self.services.iter().map(|(key, _)| key.clone()).collect();
-            all.iter().for_each(|key| self.enqueue(key));
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        self.services.is_complete()
-            && self.groups.is_complete()
-            && self.nodes.is_complete()
-            && self.leases.is_complete()
-    }
-
-    /// Touches every Service to which an earlier leader may still be writing an address.
-    fn fence(&mut self) {
-        let keys = self.services.iter().filter(|(_, record)| self.may_receive(record)).map(|(key, _)| key.clone());
-        let keys: BTreeSet<_> = keys.collect();
-        for key in &keys {
-            self.touch(key);
-        }
-        self.phase = Phase::Fencing(keys);
-    }
-
-    /// Whether an address may be on its way to this Service: it is ours and lacks something, or is about to change.
-    fn may_receive(&self, record: &ServiceRecord) -> bool {
-        match decide(&self.scope, &self.book, &record.view) {
-            Decision::LeaveAlone => false,
-            Decision::AskExternal(_) => true,
-            Decision::Wish(wish) => {
-                wish.reason.is_some() || wish.addrs.is_empty() || !wish.is_fulfilled_by(&record.view)
-            }
-        }
-    }
-
-    fn touch(&mut self, key: &ServiceKey) {
-        let Some(record) = self.services.at(key) else { return };
-        // The time of the touch is told by the term; the transition keeps its own.
-        let patch = write::touch_patch(record, self.term, record.since.unwrap_or(Timestamp::UNIX_EPOCH));
-        let job = Job::Patch { service: key.clone(), patch, notices: Vec::new() };
-        self.ready.push_back(job.clone());
-        self.busy.insert(key.clone(), Busy { pending: Some(Pending { wish: None, job }), asked: None });
-    }
-
     /// A Service was seen; while something is under way about it, the claim stands as it is.
     fn notice(&mut self, key: &ServiceKey) {
         if self.phase == Phase::Gathering {
             return;
         }
-        if !self.busy.contains_key(key)
-            && let Some(record) = self.services.at(key)
-        {
-            self.book.hold(facts(record));
+        if !self.busy.contains_key(key) {
+            self.enter(key);
         }
         self.enqueue(key);
+    }
+
+    /// A Service has left the watch: deleted, or retyped. What it held is free at once, unless a write is under way.
+    fn forget(&mut self, key: &ServiceKey, gone: &ServiceRecord) {
+        if self.leave(key) {
+            self.let_go(key);
+            if gone.view.brand.ours {
+                self.read(key);
+            }
+            self.review(key);
+        }
+    }
+
+    /// A list does not name a Service: whether it is gone for good, only the API server can tell.
+    fn miss(&mut self, key: &ServiceKey) {
+        if self.leave(key) {
+            self.read(key);
+        }
+    }
+
+    /// Notes that a Service has left the watch; whether that can be dealt with now, because nothing is under way.
+    fn leave(&mut self, key: &ServiceKey) -> bool {
+        if self.phase == Phase::Gathering {
+            return false;
+        }
+        self.waiting.remove(key);
+        self.externals.forget(key);
+        if let Some(busy) = self.busy.get_mut(key) {
+            busy.left = true;
+            return false;
+        }
+        self.pauses.forget(key);
+        true
+    }
+
+    /// Enters in the book what a Service shows that it has, whoever gave it: nobody else may get that.
+    fn enter(&mut self, key: &ServiceKey) {
+        let Some(record) = self.services.at(key) else { return };
+        let (uid, claim, addrs) = (record.view.uid.clone(), record.view.claim(), record.view.addresses());
+        let before = self.book.holding(key).map(|holding| holding.addrs.clone()).unwrap_or_default();
+        let freed = before.iter().any(|addr| !addrs.contains(addr));
+        let changed = before != addrs;
+        self.book.hold(Holding { uid, claim, addrs });
+        if changed {
+            self.groups.touched();
+        }
+        if freed {
+            self.wake_waiting();
+        }
+    }
+
+    /// Takes everything from a Service that is gone.
+    fn let_go(&mut self, key: &ServiceKey) {
+        if self.book.release(key, None).is_some() {
+            self.groups.touched();
+            self.wake_waiting();
+        }
+    }
+
+    fn read(&mut self, key: &ServiceKey) {
+        let job = Job::Read { service: key.clone() };
+        self.ready.push_back(job.clone());
+        self.busy.insert(key.clone(), Busy::with(job));
     }
 
     fn enqueue(&mut self, key: &ServiceKey) {
@@ -325,66 +393,9 @@ impl Desk {
         }
     }
 
-    /// A Service has left the watch: deleted, or retyped. What it held is free at once, unless a write is under way.
-    fn forget(&mut self, record: &ServiceRecord) {
-        let key = &record.view.key;
-        if self.phase == Phase::Gathering {
-            return;
-        }
-        if !self.busy.contains_key(key) {
-            self.book.release(key, None);
-            self.wake_waiting();
-        }
-        self.waiting.remove(key);
-        self.later.remove(key);
-        self.ask_later.remove(key);
-        self.give_back(record, None);
-        if record.view.brand.ours && !self.busy.contains_key(key) {
-            self.read(key);
-        }
-    }
-
-    /// Tells the external IPAM a Service's addresses came from that they, or one of them, are free.
-    fn give_back(&mut self, record: &ServiceRecord, addr: Option<IpAddr>) {
-        let Some(group) = record.view.brand.from.as_deref() else { return };
-        let Some(Source::External { socket, .. }) = self.book.slot(group).ok().map(|slot| &slot.group.source) else {
-            return;
-        };
-        let (socket, group, service) = (socket.clone(), group.to_owned(), record.view.key.clone());
-        self.releases.entry(Release { socket, group, service, addr }).or_insert(None);
-    }
-
-    fn next_release(&mut self, at: Instant) -> Option<Job> {
-        let release = self.releases.iter().find(|(_, from)| from.is_none_or(|from| from <= at))?.0.clone();
-        // Not again before the answer is there or has become unlikely.
-        self.releases.insert(release.clone(), Some(at + PATIENCE.1));
-        Some(Job::Release(release))
-    }
-
-    fn read(&mut self, key: &ServiceKey) {
-        self.busy.insert(key.clone(), Busy::default());
-        self.ready.push_back(Job::Read { service: key.clone() });
-    }
-
-    /// Services whose pause is over.
-    fn wake(&mut self, at: Instant) {
-        let due: Vec<_> = self.later.iter().filter(|(_, (from, _))| *from <= at).map(|(key, _)| key.clone()).collect();
-        for key in due {
-            match self.busy.get(&key).and_then(|busy| busy.pending.clone()) {
-                // Nobody knows whether it was written: the very same once more.
-                Some(pending) => self.ready.push_back(pending.job),
-                None => self.enqueue(&key),
-            }
-            // Kept, for the count; out of the way until the next trouble.
-            if let Some((from, _)) = self.later.get_mut(&key) {
-                *from = at + PATIENCE.1;
-            }
-        }
-        let asking: Vec<_> =
-            self.ask_later.iter().filter(|(_, (from, _))| *from <= at).map(|(key, _)| key.clone()).collect();
-        for key in asking {
-            self.enqueue(&key);
-        }
+    fn enqueue_all(&mut self) {
+        let all: Vec<_> = self.services.iter().map(|(key, _)| key.clone()).collect();
+        all.iter().for_each(|key| self.enqueue(key));
     }
 
     fn wake_waiting(&mut self) {
@@ -392,175 +403,17 @@ impl Desk {
         waiting.iter().for_each(|key| self.enqueue(key));
     }
 
-    /// One look at one Service: nothing to do, or the job that does it.
-    fn look(&mut self, key: &ServiceKey, now: Timestamp, at: Instant) -> Option<Job> {
-        if self.busy.contains_key(key) || read::is_ignored(key) {
-            return None;
-        }
-        let record = self.services.at(key)?;
-        match decide(&self.scope, &self.book, &record.view) {
-            Decision::LeaveAlone => {
-                self.waiting.remove(key);
-                None
-            }
-            Decision::Wish(wish) => self.pursue(key, wish, now),
-            Decision::AskExternal(_) if self.ask_later.get(key).is_some_and(|(from, _)| *from > at) => None,
-            Decision::AskExternal(request) => {
-                if let Some((from, _)) = self.ask_later.get_mut(key) {
-                    *from = at + PATIENCE.1;
-                }
-                let sharing_key = record.view.asks.sharing_key.as_deref().map(str::to_owned);
-                self.busy.insert(key.clone(), Busy { pending: None, asked: Some(request.clone()) });
-                Some(Job::Ask { service: key.clone(), sharing_key, request })
+    /// Services whose pause is over.
+    fn wake(&mut self, at: Instant) {
+        for key in self.pauses.due(at) {
+            match self.busy.get(&key) {
+                Some(busy) => self.ready.push_back(busy.job.clone()),
+                None => self.enqueue(&key),
             }
         }
-    }
-
-    /// Claims what a wish takes and gives the job that writes it.
-    fn pursue(&mut self, key: &ServiceKey, wish: Wish, now: Timestamp) -> Option<Job> {
-        if wish.reason.is_some() {
-            self.waiting.insert(key.clone());
-        } else {
-            self.waiting.remove(key);
+        for key in self.externals.ask_pauses.due(at) {
+            self.enqueue(&key);
         }
-        let record = self.services.at(key)?;
-        if wish.is_fulfilled_by(&record.view) {
-            return None;
-        }
-        if let Some(reason) = &wish.reason {
-            let named = record.view.asks.group.clone().unwrap_or_else(|| "<none>".to_owned());
-            self.refusals.push((named, reason.clone()));
-        }
-        let mut holding = facts(record);
-        holding.addrs.extend(wish.addrs.iter().filter(|addr| !record.view.addresses().contains(addr)));
-        let patch = write::service_patch(record, &wish, self.term, now);
-        self.book.hold(holding);
-        let job = Job::Patch { service: key.clone(), patch, notices: wish.notices.clone() };
-        let pending = Pending { wish: Some(wish), job: job.clone() };
-        self.busy.insert(key.clone(), Busy { pending: Some(pending), asked: None });
-        Some(job)
-    }
-
-    /// A job about a Service has ended.
-    fn settle(&mut self, key: &ServiceKey, outcome: Outcome, at: Instant, now: Timestamp) {
-        match outcome {
-            Outcome::Is(record) => self.settle_as(key, *record),
-            Outcome::Retyped(record, kind) => self.retyped(key, &record, &kind),
-            Outcome::Gone => self.settle_gone(key),
-            // The lost claim is taken back when the truth is read.
-            Outcome::Conflict => self.read(key),
-            Outcome::Refused(_) => self.refused(key, at),
-            Outcome::Unsure(_) => trouble(&mut self.later, key, at),
-            Outcome::NotSent => {}
-            Outcome::Answer(answer) => self.answered(key, answer, at, now),
-        }
-    }
-
-    fn settle_as(&mut self, key: &ServiceKey, record: ServiceRecord) {
-        let before = self.services.at(key);
-        let released: Vec<_> = before.into_iter().flat_map(|before| before.view.addresses()).collect();
-        let fresh = before.is_none_or(|before| newer(&record.resource_version, &before.resource_version));
-        if let Some(before) = before.cloned() {
-            let dropped = released.iter().filter(|addr| !record.view.addresses().contains(addr));
-            dropped.for_each(|addr| self.give_back(&before, Some(*addr)));
-        }
-        if fresh {
-            self.services.put(key.clone(), record);
-        }
-        let was = self.busy.remove(key);
-        self.later.remove(key);
-        if let Some(record) = self.services.at(key) {
-            self.book.hold(facts(record));
-            if released.iter().any(|addr| !record.view.addresses().contains(addr)) {
-                self.wake_waiting();
-            }
-        }
-        self.groups.touched();
-        self.confirm_touch(key, was);
-        self.enqueue(key);
-    }
-
-    /// While the fence is being built, a Service is done when it was touched, not when it was merely read.
-    fn confirm_touch(&mut self, key: &ServiceKey, was: Option<Busy>) {
-        let Phase::Fencing(left) = &mut self.phase else { return };
-        let touched = |busy: Busy| matches!(busy.pending, Some(Pending { job: Job::Patch { .. }, .. }));
-        if was.is_some_and(touched) {
-            left.remove(key);
-        } else if left.contains(key) {
-            self.touch(key);
-        }
-    }
-
-    fn settle_gone(&mut self, key: &ServiceKey) {
-        self.busy.remove(key);
-        self.later.remove(key);
-        self.book.release(key, None);
-        if let Phase::Fencing(left) = &mut self.phase {
-            left.remove(key);
-        }
-        self.wake_waiting();
-        self.groups.touched();
-    }
-
-    /// A Service that is no LoadBalancer any more gets our marks taken off.
-    fn retyped(&mut self, key: &ServiceKey, record: &ServiceRecord, kind: &str) {
-        let busy = self.busy.remove(key);
-        self.settle_gone(key);
-        let stripping = busy.is_some_and(|busy| busy.pending.is_some());
-        if let Some(patch) = write::released_patch(record).filter(|_| !stripping) {
-            let message = format!("Service is Type {kind}, not LoadBalancer");
-            let notice = Notice { severity: Severity::Normal, reason: "AddressReleased", message };
-            let job = Job::Patch { service: key.clone(), patch, notices: vec![notice] };
-            self.busy
-                .insert(key.clone(), Busy { pending: Some(Pending { wish: None, job: job.clone() }), asked: None });
-            self.ready.push_back(job);
-        }
-    }
-
-    fn answered(&mut self, key: &ServiceKey, answer: Result<Vec<IpAddr>, Reason>, at: Instant, now: Timestamp) {
-        let Some(request) = self.busy.remove(key).and_then(|busy| busy.asked) else { return };
-        match &answer {
-            Ok(_) => drop(self.ask_later.remove(key)),
-            Err(_) => trouble(&mut self.ask_later, key, at),
-        }
-        let Some(record) = self.services.at(key) else { return };
-        if let Decision::Wish(wish) = accept(&self.book, &record.view, &request, answer)
-            && let Some(job) = self.pursue(key, wish, now)
-        {
-            self.ready.push_back(job);
-        }
-    }
-
-    /// The API server refused the write, so nothing was written: the truth is read after a pause.
-    ///
-    /// A refused touch is as good as a touch: what is refused to this leader is refused to the last one.
-    fn refused(&mut self, key: &ServiceKey, at: Instant) {
-        trouble(&mut self.later, key, at);
-        let job = Job::Read { service: key.clone() };
-        self.busy.insert(key.clone(), Busy { pending: Some(Pending { wish: None, job }), asked: None });
-        if let Phase::Fencing(left) = &mut self.phase {
-            left.remove(key);
-        }
-    }
-}
-
-/// Notes another failure, after which there is a pause that grows with every one.
-fn trouble(later: &mut BTreeMap<ServiceKey, (Instant, u32)>, key: &ServiceKey, at: Instant) {
-    let failures = later.get(key).map_or(0, |(_, failures)| *failures);
-    let pause = PATIENCE.0.saturating_mul(1 << failures.min(10)).min(PATIENCE.1);
-    later.insert(key.clone(), (at + pause, failures + 1));
-}
-
-/// What a Service shows that it has, whoever gave it: nobody else may get that.
-fn facts(record: &ServiceRecord) -> Holding {
-    Holding { uid: record.view.uid.clone(), claim: record.view.claim(), addrs: record.view.addresses() }
-}
-
-/// Whether one version of an object comes after another. Kubernetes promises that versions can be compared as numbers.
-fn newer(a: &str, b: &str) -> bool {
-    match (a.parse::<u128>(), b.parse::<u128>()) {
-        (Ok(a), Ok(b)) => a >= b,
-        _ => true,
     }
 }
 

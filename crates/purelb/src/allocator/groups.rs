@@ -3,16 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use purelb_api::read::{self, Reading};
+use purelb_api::read::{self, GroupObject, Reading};
+use purelb_api::service_group::Holder;
 use purelb_api::{ServiceGroup, write};
 use purelb_core::alloc::{Notice, Severity};
 use purelb_core::book::Book;
 use purelb_core::group::{Group, Placement, clashes};
 use purelb_core::reason::{Problem, Reason};
-use purelb_core::report::{Census, GroupReport, Verdict, report, report_refused};
+use purelb_core::report::{Census, GroupReport, Stock, Verdict, report, report_refused};
 use purelb_core::service::ServiceView;
+use tokio::time::Instant;
 
-use super::job::Job;
+use super::desk::newer;
+use super::desk::pauses::Pauses;
+use super::job::{GroupOutcome, Job};
 use super::known::Known;
 use crate::cluster::watch::Change;
 
@@ -22,7 +26,9 @@ type Key = (String, String);
 /// One group with what reading it gave.
 #[derive(Debug)]
 struct Entry {
-    object: ServiceGroup,
+    read: GroupObject,
+    /// The holders its status names.
+    on_record: BTreeSet<String>,
     reading: Reading<Group>,
     from_last_valid: bool,
 }
@@ -35,10 +41,12 @@ pub struct Groups {
     /// Why a group is not in use, for those that cannot be used.
     refused: BTreeMap<Key, Problem>,
     out_of_scope: BTreeSet<Key>,
-    /// Groups whose status is being written.
-    writing: BTreeSet<Key>,
-    /// Groups whose status could not be written, with the version that failed: not tried again before it changes.
-    failed: BTreeMap<Key, Option<String>>,
+    /// Groups whose status is being written, with the holders it will name.
+    writing: BTreeMap<Key, BTreeSet<String>>,
+    /// Groups whose status could not be written.
+    pauses: Pauses<Key>,
+    /// Groups whose status the API server refuses.
+    unwritable: BTreeSet<Key>,
     /// Whether the statuses may say something old.
     stale: bool,
 }
@@ -52,15 +60,23 @@ impl Groups {
             usable: Vec::new(),
             refused: BTreeMap::new(),
             out_of_scope: BTreeSet::new(),
-            writing: BTreeSet::new(),
-            failed: BTreeMap::new(),
+            writing: BTreeMap::new(),
+            pauses: Pauses::default(),
+            unwritable: BTreeSet::new(),
             stale: true,
         }
     }
 
     /// Takes a change in; whether something may be different now.
-    pub fn take(&mut self, change: Change<Box<ServiceGroup>>) -> bool {
-        let change = change.map(|object| (key(&object), Entry::new(*object)));
+    pub fn take(&mut self, change: Change<Box<GroupObject>>) -> bool {
+        // The watch may be behind what the API server has answered.
+        if let Change::Here(read) = &change
+            && self.entries.at(&key(&read.object)).is_some_and(|known| !newer(version(read), version(&known.read)))
+        {
+            self.entries.confirm(&key(&read.object));
+            return false;
+        }
+        let change = change.map(|read| (key(&read.object), Entry::new(*read)));
         let changed = !self.entries.take(change).is_empty();
         self.stale |= changed;
         changed
@@ -77,14 +93,39 @@ impl Groups {
     }
 
     /// Whether some status may have to be written.
-    pub fn is_stale(&self) -> bool {
-        self.stale
+    pub fn is_stale(&self, at: Instant) -> bool {
+        self.stale || self.pauses.next().is_some_and(|until| until <= at)
+    }
+
+    /// When a status that could not be written is tried again.
+    pub fn next_wake(&self) -> Option<Instant> {
+        self.pauses.next()
+    }
+
+    /// The holders that the status of a group in use names.
+    pub fn holders(&self, name: &str) -> Vec<Holder> {
+        let status = self.in_use(name).and_then(|key| self.entries.at(&key)?.read.object.status.as_ref());
+        status.map(|status| status.holders.clone()).unwrap_or_default()
+    }
+
+    /// Whether the status of a group in use names a Service as a holder, and will go on to do so.
+    ///
+    /// Where the API server refuses the status for good, addresses are worth more than the record.
+    pub fn is_on_record(&self, name: &str, service: &str) -> bool {
+        let Some(key) = self.in_use(name) else { return false };
+        let stays = self.writing.get(&key).is_none_or(|holders| holders.contains(service));
+        let shown = self.entries.at(&key).is_some_and(|entry| entry.on_record.contains(service));
+        self.unwritable.contains(&key) || (shown && stays)
+    }
+
+    fn in_use(&self, name: &str) -> Option<Key> {
+        self.usable.iter().find(|group| group.name == name).map(group_key)
     }
 
     /// Finds out anew which groups count; whether the answer is another than before.
     pub fn refresh(&mut self) -> bool {
         self.out_of_scope = self.out_of_scope();
-        let in_scope = |entry: &&Entry| !self.out_of_scope.contains(&key(&entry.object));
+        let in_scope = |entry: &&Entry| !self.out_of_scope.contains(&key(&entry.read.object));
         let candidates: Vec<Group> =
             self.entries.values().filter(in_scope).filter_map(|entry| entry.reading.value.clone()).collect();
         let clashes = clashes(&candidates);
@@ -93,12 +134,17 @@ impl Groups {
             refused.insert(group_key(&candidates[clash.refused]), clash.problem.clone());
         }
         let unusable = self.entries.values().filter(in_scope).filter(|entry| entry.reading.value.is_none());
-        refused.extend(unusable.map(|entry| (key(&entry.object), entry.first_problem())));
+        refused.extend(unusable.map(|entry| (key(&entry.read.object), entry.first_problem())));
         let usable: Vec<_> = candidates.into_iter().filter(|group| !refused.contains_key(&group_key(group))).collect();
         let changed = usable != self.usable || refused != self.refused;
         (self.usable, self.refused) = (usable, refused);
         self.stale |= changed;
         changed
+    }
+
+    /// Whether there is a group of this name, usable or not.
+    pub fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|(key, _)| key.1 == name)
     }
 
     /// The groups that count, and why others do not, by name.
@@ -121,51 +167,62 @@ impl Groups {
     fn out_of_scope(&self) -> BTreeSet<Key> {
         let elsewhere = |entry: &&Entry| {
             let automatic = entry.reading.value.as_ref().is_some_and(|group| group.placement == Placement::Auto);
-            !automatic && key(&entry.object).0 != self.install_namespace
+            !automatic && key(&entry.read.object).0 != self.install_namespace
         };
-        let outside: BTreeSet<_> = self.entries.values().filter(elsewhere).map(|entry| key(&entry.object)).collect();
+        let outside: BTreeSet<_> =
+            self.entries.values().filter(elsewhere).map(|entry| key(&entry.read.object)).collect();
         let all = outside.len() == self.entries.values().count();
         if all || self.install_namespace.is_empty() { BTreeSet::new() } else { outside }
     }
 
-    /// A status that differs from what the object shows.
-    pub fn next_status<'a>(
+    /// The statuses that differ from what the objects show.
+    pub fn statuses<'a>(
         &mut self,
         book: &Book,
         services: impl Iterator<Item = (&'a ServiceView, bool)>,
+        holders: &BTreeMap<String, Vec<Holder>>,
+        stocks: &BTreeMap<String, Stock>,
         now: Timestamp,
-    ) -> Option<Job> {
-        if !self.stale {
-            return None;
-        }
-        let census = Census::take(book, services);
-        let keys: Vec<Key> = self.entries.iter().map(|(key, _)| key.clone()).collect();
-        for key in keys {
-            if let Some(job) = self.status_of(&key, book, &census, now) {
-                return Some(job);
-            }
-        }
+        at: Instant,
+    ) -> Vec<Job> {
+        self.pauses.due(at);
         self.stale = false;
-        None
+        let census = Census::take(book, services);
+        let keys = self.entries.iter().map(|(key, _)| key).filter(|key| !self.pauses.is_paused(key, at));
+        let keys: Vec<Key> = keys.cloned().collect();
+        let mut jobs = Vec::new();
+        for key in keys {
+            let used = self.in_use(&key.1).as_ref() == Some(&key);
+            let holders = holders.get(&key.1).filter(|_| used).cloned().unwrap_or_default();
+            let report =
+                self.entries.at(&key).and_then(|entry| self.report(&key, entry, book, &census, stocks.get(&key.1)));
+            jobs.extend(report.and_then(|report| self.status_of(&key, &report, holders, now)));
+        }
+        jobs
     }
 
-    fn status_of(&mut self, key: &Key, book: &Book, census: &Census, now: Timestamp) -> Option<Job> {
-        let entry = self.entries.at(key)?;
-        if self.writing.contains(key) || self.failed.get(key) == Some(&entry.object.metadata.resource_version) {
-            return None;
-        }
-        let report = self.report(key, entry, book, census)?;
-        let previous = entry.object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
-        let last_valid = read::last_valid(&entry.object);
-        let wanted = write::group_status(&report, &previous, entry.object.metadata.generation, last_valid, now);
-        let patch = write::group_patch(&entry.object, &wanted)?;
-        let notices = self.notices(key, entry, &report);
-        let group = Box::new(entry.object.metadata.clone());
-        self.writing.insert(key.clone());
+    fn status_of(&mut self, key: &Key, report: &GroupReport, holders: Vec<Holder>, now: Timestamp) -> Option<Job> {
+        let entry = self.entries.at(key).filter(|_| !self.writing.contains_key(key))?;
+        let object = &entry.read.object;
+        let previous = object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
+        let last_valid = read::last_valid(&entry.read);
+        let mut wanted = write::group_status(report, &previous, object.metadata.generation, last_valid, now);
+        wanted.holders = holders;
+        let patch = write::group_patch(object, &wanted)?;
+        let notices = self.notices(key, entry, report);
+        let group = Box::new(object.metadata.clone());
+        self.writing.insert(key.clone(), names(&wanted.holders));
         Some(Job::PatchGroup { group, patch, notices })
     }
 
-    fn report(&self, key: &Key, entry: &Entry, book: &Book, census: &Census) -> Option<GroupReport> {
+    fn report(
+        &self,
+        key: &Key,
+        entry: &Entry,
+        book: &Book,
+        census: &Census,
+        stock: Option<&Stock>,
+    ) -> Option<GroupReport> {
         if self.out_of_scope.contains(key) {
             let problem = Problem::new("metadata.namespace", self.scope_reason(key));
             return Some(report_refused(&key.1, entry.reading.value.as_ref(), book, &problem, census));
@@ -179,7 +236,7 @@ impl Groups {
             warnings: &entry.reading.warnings,
             from_last_valid: entry.from_last_valid,
         };
-        Some(report(slot, book, &verdict, census, None))
+        Some(report(slot, book, &verdict, census, stock))
     }
 
     fn scope_reason(&self, key: &Key) -> Reason {
@@ -196,7 +253,7 @@ impl Groups {
     /// Told only when the verdict is another than the status shows.
     fn notices(&self, key: &Key, entry: &Entry, report: &GroupReport) -> Vec<Notice> {
         let Some(valid) = report.findings.first() else { return Vec::new() };
-        let shown = entry.object.status.iter().flat_map(|status| &status.conditions);
+        let shown = entry.read.object.status.iter().flat_map(|status| &status.conditions);
         let shown = shown.into_iter().find(|condition| condition.type_ == valid.aspect.name());
         if shown.is_some_and(|shown| shown.reason == valid.reason && shown.message == valid.sentence) {
             return Vec::new();
@@ -218,19 +275,38 @@ impl Groups {
     }
 
     /// A status was written, or could not be.
-    pub fn written(&mut self, namespace: &str, name: &str, written: bool) {
+    pub fn written(&mut self, namespace: &str, name: &str, outcome: GroupOutcome, at: Instant) {
         let key = (namespace.to_owned(), name.to_owned());
         self.writing.remove(&key);
-        if !written && let Some(entry) = self.entries.at(&key) {
-            self.failed.insert(key, entry.object.metadata.resource_version.clone());
+        self.stale = true;
+        match outcome {
+            GroupOutcome::Is(read) => {
+                self.pauses.forget(&key);
+                self.unwritable.remove(&key);
+                if self.entries.at(&key).is_some_and(|known| newer(version(&read), version(&known.read))) {
+                    self.entries.put(key, Entry::new(*read));
+                }
+            }
+            // Once, the newer object is on its way; again and again, somebody writes as fast as we do.
+            GroupOutcome::Conflict => {
+                if self.pauses.failed(&key, at) == 1 {
+                    self.pauses.end(&key);
+                }
+            }
+            GroupOutcome::Refused(_) => {
+                self.pauses.failed(&key, at);
+                self.unwritable.insert(key);
+            }
+            GroupOutcome::Unsure(_) => drop(self.pauses.failed(&key, at)),
         }
     }
 }
 
 impl Entry {
-    fn new(object: ServiceGroup) -> Self {
-        let (reading, from_last_valid) = read::group_in_force(&object);
-        Self { object, reading, from_last_valid }
+    fn new(read: GroupObject) -> Self {
+        let (reading, from_last_valid) = read::group_in_force(&read);
+        let on_record = read.object.status.as_ref().map(|status| names(&status.holders)).unwrap_or_default();
+        Self { read, on_record, reading, from_last_valid }
     }
 
     fn first_problem(&self) -> Problem {
@@ -245,4 +321,12 @@ fn key(object: &ServiceGroup) -> Key {
 
 fn group_key(group: &Group) -> Key {
     (group.namespace.clone(), group.name.clone())
+}
+
+fn names(holders: &[Holder]) -> BTreeSet<String> {
+    holders.iter().map(|holder| holder.service.clone()).collect()
+}
+
+fn version(read: &GroupObject) -> &str {
+    read.object.metadata.resource_version.as_deref().unwrap_or_default()
 }

@@ -54,5 +54,16 @@ pub fn leading(desk: &Desk, term: u64) -> Value {
             (holding.claim.service.to_string(), holding.addrs.iter().map(ToString::to_string).collect::<Vec<_>>())
         })
         .collect();
-    json!({"leading": true, "term": term, "deciding": desk.is_deciding(), "groups": groups, "services": services})
+    let external: BTreeMap<_, _> = desk
+        .external_holders()
+        .map(|(service, groups)| (service.to_string(), groups.cloned().collect::<Vec<_>>()))
+        .collect();
+    json!({
+        "leading": true,
+        "term": term,
+        "deciding": desk.is_deciding(),
+        "groups": groups,
+        "services": services,
+        "external": external,
+    })
 }

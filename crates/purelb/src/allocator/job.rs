@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use kube::api::ObjectMeta;
-use purelb_api::read::ServiceRecord;
-use purelb_core::alloc::{ExternalRequest, Notice, Wish};
+use purelb_api::read::{GroupObject, ServiceRecord};
+use purelb_core::alloc::{ExternalRequest, Notice};
 use purelb_core::pool::ServiceKey;
 use purelb_core::reason::Reason;
+use purelb_core::report::Stock;
 use serde_json::Value;
 
 /// Something to do outside.
@@ -37,6 +38,13 @@ pub enum Job {
     },
     /// Tell an external IPAM that addresses are free.
     Release(Release),
+    /// Ask an external IPAM how full a group is.
+    Count {
+        /// The IPAM's socket.
+        socket: String,
+        /// The group, which is the IPAM's pool.
+        group: String,
+    },
     /// Patch a ServiceGroup's status, then tell what is to be told about it.
     PatchGroup {
         /// The object, for its name and for Events.
@@ -79,7 +87,29 @@ pub enum Outcome {
     /// The leadership ended before anything was sent.
     NotSent,
     /// The IPAM's answer.
-    Answer(Result<Vec<IpAddr>, Reason>),
+    Answer(Result<Vec<IpAddr>, NoAddress>),
+}
+
+/// Why an IPAM gave no address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoAddress {
+    /// The reason the Service is told.
+    pub reason: Reason,
+    /// Whether the IPAM said nothing at all, so that it is worth asking as soon as it says something.
+    pub silent: bool,
+}
+
+/// How the write of a group's status went.
+#[derive(Clone, Debug)]
+pub enum GroupOutcome {
+    /// The group looks like this now.
+    Is(Box<GroupObject>),
+    /// Somebody else was faster, or the group is gone: news of it is on its way.
+    Conflict,
+    /// The API server refused; nothing was written.
+    Refused(String),
+    /// Nobody knows whether it was written.
+    Unsure(String),
 }
 
 /// A job that has come to its end.
@@ -89,15 +119,8 @@ pub enum Done {
     Service(ServiceKey, Outcome),
     /// Addresses were given back, or not yet.
     Released(Release, Result<(), String>),
+    /// How full a group of an IPAM at this socket is, or why nobody knows.
+    Counted(String, String, Result<Stock, String>),
     /// A group's status was written, or why not.
-    Group(String, String, Result<(), String>),
-}
-
-/// The wish behind a patch, kept until it is known what became of it.
-#[derive(Clone, Debug)]
-pub struct Pending {
-    /// The wish; `None` for a touch, which changes no address.
-    pub wish: Option<Wish>,
-    /// The very patch, to be sent again as it is if nobody knows whether it arrived.
-    pub job: Job,
+    Group(String, String, GroupOutcome),
 }

@@ -13,6 +13,17 @@ pub struct Known<K, V> {
     complete: bool,
 }
 
+/// What a change says about one object.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Noted<K, V> {
+    /// It is there.
+    Here(K),
+    /// It is gone; this is what it was.
+    Gone(K, V),
+    /// A list does not name it; this is what it was. It may have come back after the list was made.
+    Missing(K, V),
+}
+
 impl<K, V> Default for Known<K, V> {
     /// Nothing is known yet.
     fn default() -> Self {
@@ -26,30 +37,33 @@ impl<K: Ord + Clone, V> Known<K, V> {
         self.complete
     }
 
-    /// Takes a change in and answers with the keys it is about and, for those that are gone, what they were.
-    pub fn take(&mut self, change: Change<(K, V)>) -> Vec<(K, Option<V>)> {
+    /// Takes a change in and answers with what it says about which keys.
+    pub fn take(&mut self, change: Change<(K, V)>) -> Vec<Noted<K, V>> {
         match change {
             Change::Restarted => {
                 self.unconfirmed = self.objects.keys().cloned().collect();
                 Vec::new()
             }
             Change::Here((key, object)) => {
-                self.unconfirmed.remove(&key);
+                self.confirm(&key);
                 self.objects.insert(key.clone(), object);
-                vec![(key, None)]
+                vec![Noted::Here(key)]
             }
-            Change::Gone((key, _)) => self.forget(key).into_iter().collect(),
+            Change::Gone((key, _)) => {
+                self.confirm(&key);
+                self.objects.remove(&key).map(|object| Noted::Gone(key, object)).into_iter().collect()
+            }
             Change::Complete => {
                 self.complete = true;
-                std::mem::take(&mut self.unconfirmed).into_iter().filter_map(|key| self.forget(key)).collect()
+                let missing = std::mem::take(&mut self.unconfirmed).into_iter();
+                missing.filter_map(|key| Some(Noted::Missing(key.clone(), self.objects.remove(&key)?))).collect()
             }
         }
     }
 
-    fn forget(&mut self, key: K) -> Option<(K, Option<V>)> {
-        self.unconfirmed.remove(&key);
-        let object = self.objects.remove(&key)?;
-        Some((key, Some(object)))
+    /// The list that is under way has named an object, be it as it was long ago.
+    pub fn confirm(&mut self, key: &K) {
+        self.unconfirmed.remove(key);
     }
 
     /// One object.
@@ -62,8 +76,13 @@ impl<K: Ord + Clone, V> Known<K, V> {
 
     /// Replaces or adds one object that was learned of otherwise.
     pub fn put(&mut self, key: K, object: V) {
-        self.unconfirmed.remove(&key);
         self.objects.insert(key, object);
+    }
+
+    /// Removes one object that is known to be gone otherwise.
+    pub fn drop(&mut self, key: &K) {
+        self.objects.remove(key);
+        self.unconfirmed.remove(key);
     }
 
     /// Every object, by key.

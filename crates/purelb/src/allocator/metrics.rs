@@ -12,10 +12,12 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 use purelb_core::addr::Family;
+use purelb_core::book::Slot;
 use purelb_core::pool::Pool as CorePool;
 use purelb_core::reason::Reason;
+use purelb_core::report::Stock;
 
-use super::desk::Desk;
+use super::desk::{Desk, Tally};
 
 /// The pool of a refusal when the Service asked for none.
 pub const NO_POOL: &str = "<none>";
@@ -143,7 +145,7 @@ impl Metrics {
         };
         // An alert on a rate needs a zero to start from.
         for outcome in ["success", "conflict", "forbidden", "other"] {
-            metrics.status_writes.get_or_create(&StatusWrite { outcome });
+            drop(metrics.status_writes.get_or_create(&StatusWrite { outcome }));
         }
         metrics
     }
@@ -252,15 +254,20 @@ impl Metrics {
 
     /// Shows what the leader has on its desk, and counts what it has refused since the last time.
     pub fn observe(&self, desk: &mut Desk) {
-        // How much an external IPAM has, only it can tell.
-        let own = desk.book().slots().filter(|slot| slot.group.ranges().is_some());
-        self.pools(own.map(|slot| (slot.group.name.as_str(), size(&slot.pool), in_use(&slot.pool))));
+        self.pools(desk.book().slots().filter_map(|slot| {
+            let (size, in_use) = amounts(slot, desk.stock(&slot.group.name))?;
+            Some((slot.group.name.as_str(), size, in_use))
+        }));
         self.out_of_scope(desk.groups().ignored());
         if desk.is_deciding() {
             self.config_loaded();
         }
-        for (pool, reason) in desk.take_refusals() {
-            self.rejected(&pool, &reason);
+        for tally in desk.take_tallies() {
+            match tally {
+                Tally::Refused(asked, reason) => self.rejected(label(desk, asked.as_deref(), &reason), &reason),
+                Tally::MultiPool { group, partial } => self.multipool_allocated(&group, partial),
+                Tally::Balanced(group) => self.balance_pools_allocated(&group),
+            }
         }
     }
 
@@ -286,6 +293,26 @@ fn add_durations(registry: &mut Registry) -> Durations {
     let help = "Duration of calls to external IPAM";
     registry.register("purelb_allocator_sidecar_rpc_duration_seconds", help, durations.clone());
     durations
+}
+
+/// The pool of a refusal. Only names of groups become labels: what users write is no reason for ever more series.
+fn label<'a>(desk: &Desk, asked: Option<&'a str>, reason: &Reason) -> &'a str {
+    match asked {
+        _ if matches!(reason, Reason::MultiPoolSpans { .. }) => UNKNOWN_POOL,
+        None => NO_POOL,
+        Some(asked) if desk.groups().has(asked) => asked,
+        Some(_) => UNKNOWN_POOL,
+    }
+}
+
+/// How many addresses a group has and how many are in use. How much an external IPAM has, only it can tell.
+fn amounts(slot: &Slot, stock: Option<&Stock>) -> Option<(u128, u128)> {
+    if slot.group.ranges().is_some() {
+        return Some((size(&slot.pool), in_use(&slot.pool)));
+    }
+    let stock = stock?;
+    let sum = |v4: u64, v6: u64| u128::from(v4) + u128::from(v6);
+    Some((stock.size.map_or(0, |(v4, v6)| sum(v4, v6)), sum(stock.in_use_v4, stock.in_use_v6)))
 }
 
 fn size(pool: &CorePool) -> u128 {

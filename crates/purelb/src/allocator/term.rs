@@ -7,10 +7,10 @@ use futures::stream::{FuturesUnordered, select_all};
 use futures::{FutureExt, Stream, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::watcher;
-use purelb_api::{ServiceGroup, read};
+use purelb_api::read::{self, GroupObject, ServiceObject};
 use tokio::time::{Instant, sleep_until};
 use tracing::info;
 
@@ -21,7 +21,7 @@ use super::job::{Done, Job};
 use super::work::Workshop;
 use crate::cluster::watch::changes;
 
-/// How many jobs may be under way.
+/// How many jobs may be under way at the API server. Calls to IPAMs have room of their own, which the desk keeps small.
 const AT_ONCE: usize = 32;
 /// Leases of node agents expire without an event; this is how often they are looked at.
 const TICK: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) {
     let mut shift = Shift::new(workshop, Desk::new(settings.scope.clone(), &settings.namespace, term), term);
-    let mut news = watches(workshop, &settings.namespace);
+    let mut news = watches(workshop, settings.home());
     let mut leadership = workshop.leadership.clone();
     let mut stop = std::pin::pin!(stop);
     loop {
@@ -53,6 +53,7 @@ pub async fn serve(
                 }
             }
             Some(done) = shift.jobs.next() => shift.desk.done(done, Timestamp::now(), Instant::now()),
+            Some(done) = shift.calls.next() => shift.desk.done(done, Timestamp::now(), Instant::now()),
             Some(heard) = news.next() => shift.desk.hear(heard, Timestamp::now()),
             Some(reply) = questions.recv() => drop(reply.send(inspect::leading(&shift.desk, term))),
             () = sleep_until(wake) => {}
@@ -71,7 +72,10 @@ struct Shift<'a> {
     workshop: &'a Workshop,
     term: u64,
     desk: Desk,
+    /// Jobs at the API server.
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// Calls to external IPAMs, which may take their time.
+    calls: FuturesUnordered<BoxFuture<'static, Done>>,
     tick_at: Instant,
     status_at: Instant,
     decided: bool,
@@ -80,13 +84,13 @@ struct Shift<'a> {
 impl<'a> Shift<'a> {
     fn new(workshop: &'a Workshop, desk: Desk, term: u64) -> Self {
         let now = Instant::now();
-        let jobs = FuturesUnordered::new();
-        Self { workshop, term, desk, jobs, tick_at: now + TICK, status_at: now, decided: false }
+        let (jobs, calls) = (FuturesUnordered::new(), FuturesUnordered::new());
+        Self { workshop, term, desk, jobs, calls, tick_at: now + TICK, status_at: now, decided: false }
     }
 
     /// When to look at the desk although nothing happens.
     fn wake(&self) -> Instant {
-        let status = self.desk.has_status().then_some(self.status_at);
+        let status = self.desk.has_status(Instant::now()).then_some(self.status_at);
         self.desk.next_wake().into_iter().chain(status).fold(self.tick_at, Instant::min)
     }
 
@@ -94,17 +98,20 @@ impl<'a> Shift<'a> {
     fn start(&mut self) {
         let now = Instant::now();
         if now >= self.tick_at {
-            self.desk.tick(Timestamp::now());
+            self.desk.tick(Timestamp::now(), now);
             self.tick_at = now + TICK;
         }
         while self.jobs.len() < AT_ONCE
             && let Some(job) = self.desk.next_job(Timestamp::now(), now)
         {
-            self.push(job);
+            self.jobs.push(self.begun(job));
         }
-        if now >= self.status_at {
-            while let Some(job) = self.desk.next_status(Timestamp::now()) {
-                self.push(job);
+        while let Some(call) = self.desk.next_external(now) {
+            self.calls.push(self.begun(call));
+        }
+        if now >= self.status_at || self.desk.has_urgent_status(now) {
+            for job in self.desk.statuses(Timestamp::now(), now) {
+                self.jobs.push(self.begun(job));
             }
             self.status_at = now + STATUS_PACE;
         }
@@ -113,11 +120,12 @@ impl<'a> Shift<'a> {
         }
     }
 
-    fn push(&mut self, job: Job) {
-        self.jobs.push(self.workshop.clone().run(self.term, job).boxed());
+    fn begun(&self, job: Job) -> BoxFuture<'static, Done> {
+        self.workshop.clone().run(self.term, job).boxed()
     }
 
-    /// What was sent gets a moment to be answered.
+    /// What was sent to the API server gets a moment to be answered. Calls to IPAMs are cancelled: whoever they were for
+    /// is on record, so that the next leader asks again or gives back.
     async fn end(mut self) {
         let answers = async { while self.jobs.next().await.is_some() {} };
         if tokio::time::timeout(LAST_MOMENTS, answers).await.is_err() {
@@ -130,8 +138,8 @@ impl<'a> Shift<'a> {
 fn watches(workshop: &Workshop, namespace: &str) -> impl Stream<Item = News> + Unpin + use<> {
     let client = &workshop.client;
     let balancers = watcher::Config::default().fields("spec.type=LoadBalancer");
-    let services = changes("services", Api::<Service>::all(client.clone()), balancers);
-    let groups = changes("servicegroups", Api::<ServiceGroup>::all(client.clone()), watcher::Config::default());
+    let services = changes("services", Api::<ServiceObject>::all(client.clone()), balancers);
+    let groups = changes("servicegroups", Api::<GroupObject>::all(client.clone()), watcher::Config::default());
     let nodes = changes("nodes", Api::<Node>::all(client.clone()), watcher::Config::default());
     let leases = changes("leases", Api::<Lease>::namespaced(client.clone(), namespace), watcher::Config::default());
     select_all([

@@ -1,23 +1,25 @@
 //! Doing what the desk wants done: each job is a few calls, and its end is told to the desk.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ObjectReference, Service};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{ObjectMeta, Patch, PatchParams};
 use kube::{Api, Client, Error};
-use purelb_api::{ServiceGroup, read};
+use purelb_api::read::{self, GroupObject, ServiceObject};
 use purelb_core::alloc::{ExternalRequest, Notice};
 use purelb_core::pool::ServiceKey;
 use purelb_core::reason::Reason;
-use purelb_ipam::{Ipam, Wanted};
+use purelb_core::report::Stock;
+use purelb_ipam::{Ipam, IpamError, Stats, Wanted};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
-use super::job::{Done, Job, Outcome, Release};
+use super::job::{Done, GroupOutcome, Job, NoAddress, Outcome, Release};
 use super::metrics::Metrics;
 use crate::cluster::leader::Leadership;
 use crate::cluster::recorder::Recorder;
@@ -70,9 +72,13 @@ impl Workshop {
                 let result = self.release(&release).await;
                 Done::Released(release, result)
             }
+            Job::Count { socket, group } => {
+                let result = self.count(&socket, &group).await;
+                Done::Counted(socket, group, result)
+            }
             Job::PatchGroup { group, patch, notices } => {
-                let result = self.patch_group(term, &group, &patch, notices).await;
-                Done::Group(group.namespace.unwrap_or_default(), group.name.unwrap_or_default(), result)
+                let outcome = self.patch_group(term, &group, &patch, notices).await;
+                Done::Group(group.namespace.unwrap_or_default(), group.name.unwrap_or_default(), outcome)
             }
         }
     }
@@ -115,52 +121,37 @@ impl Workshop {
         }
     }
 
-    async fn patch_group(
-        &self,
-        term: u64,
-        group: &ObjectMeta,
-        patch: &Value,
-        notices: Vec<Notice>,
-    ) -> Result<(), String> {
+    async fn patch_group(&self, term: u64, group: &ObjectMeta, patch: &Value, notices: Vec<Notice>) -> GroupOutcome {
         if !self.may_write(term) {
-            return Err("the leadership has ended".to_owned());
+            return GroupOutcome::Unsure("the leadership has ended".to_owned());
         }
         let (namespace, name) =
             (group.namespace.as_deref().unwrap_or_default(), group.name.as_deref().unwrap_or_default());
-        let api: Api<ServiceGroup> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<GroupObject> = Api::namespaced(self.client.clone(), namespace);
         let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-        let result = timeout(PATIENCE, api.patch_status(name, &params, &patch)).await;
-        let outcome = match &result {
-            Ok(Ok(_)) => "success",
-            Ok(Err(error)) if is(error, 409) => "conflict",
-            Ok(Err(error)) if is(error, 403) => "forbidden",
-            _ => "other",
-        };
-        self.metrics.status_write(outcome);
-        match result {
-            Ok(Ok(_)) => {
+        let outcome = match timeout(PATIENCE, api.patch_status(name, &params, &patch)).await {
+            Ok(Ok(read)) => {
+                self.metrics.status_write("success");
                 self.tell(&reference("purelb.io/v2", "ServiceGroup", group), notices);
-                Ok(())
+                return GroupOutcome::Is(Box::new(read));
             }
-            // The newer object is on its way here, and with it another look.
-            Ok(Err(error)) if is(&error, 409) => Ok(()),
-            Ok(Err(error)) => {
-                warn!(sg = name, %error, "the group's status could not be written");
-                Err(error.to_string())
-            }
-            Err(_) => Err(format!("no answer within {PATIENCE:?}")),
+            Ok(Err(error)) => group_failure(&error),
+            Err(_) => ("other", GroupOutcome::Unsure(format!("no answer within {PATIENCE:?}"))),
+        };
+        self.metrics.status_write(outcome.0);
+        if let GroupOutcome::Refused(why) | GroupOutcome::Unsure(why) = &outcome.1 {
+            warn!(sg = name, namespace, error = why, "the group's status could not be written; it is tried again");
         }
+        outcome.1
     }
 
-    async fn ask(
-        &self,
-        service: &str,
-        key: Option<&str>,
-        request: &ExternalRequest,
-    ) -> Result<Vec<std::net::IpAddr>, Reason> {
+    async fn ask(&self, service: &str, key: Option<&str>, request: &ExternalRequest) -> Result<Vec<IpAddr>, NoAddress> {
         let ipam = self.sidecar(&request.socket).named(&request.provider);
         let answer = ipam.allocate(&request.group, service, key, Wanted::Families(&request.families)).await;
-        answer.map_err(|error| Reason::ExternalFailed { group: request.group.clone(), why: error.to_string() })
+        answer.map_err(|error| NoAddress {
+            silent: matches!(error, IpamError::Unreachable { .. } | IpamError::Silent { .. }),
+            reason: Reason::ExternalFailed { group: request.group.clone(), why: error.to_string() },
+        })
     }
 
     async fn release(&self, release: &Release) -> Result<(), String> {
@@ -169,8 +160,21 @@ impl Workshop {
             Some(addr) => ipam.release(&release.group, &release.service, addr).await,
             None => ipam.release_all(&release.group, &release.service).await,
         };
-        result.map_err(|error| {
-            warn!(svc = %release.service, pool = release.group, %error, "the IPAM could not be told; it is told again");
+        match &result {
+            Ok(()) => {
+                info!(svc = %release.service, pool = release.group, addr = ?release.addr, "given back to the IPAM")
+            }
+            Err(error) => {
+                warn!(svc = %release.service, pool = release.group, %error, "the IPAM could not be told; it is told again");
+            }
+        }
+        result.map_err(|error| error.to_string())
+    }
+
+    async fn count(&self, socket: &str, group: &str) -> Result<Stock, String> {
+        let stats = self.sidecar(socket).stats(group).await;
+        stats.map(stock).map_err(|error| {
+            debug!(pool = group, %error, "the IPAM does not say how full the group is");
             error.to_string()
         })
     }
@@ -185,7 +189,7 @@ impl Workshop {
         sidecars.entry(socket.to_owned()).or_insert_with(new).clone()
     }
 
-    fn services<'a>(&self, service: &'a str) -> (Api<Service>, &'a str) {
+    fn services<'a>(&self, service: &'a str) -> (Api<ServiceObject>, &'a str) {
         let (namespace, name) = service.split_once('/').unwrap_or(("default", service));
         (Api::namespaced(self.client.clone(), namespace), name)
     }
@@ -199,7 +203,7 @@ impl Workshop {
 }
 
 /// A Service as the API server answered with it.
-fn seen(object: &Service) -> Outcome {
+fn seen(object: &ServiceObject) -> Outcome {
     let record = Box::new(read::service(object));
     match read::service_type(object) {
         "LoadBalancer" => Outcome::Is(record),
@@ -222,6 +226,28 @@ fn failure(service: &str, error: &Error) -> Outcome {
             Outcome::Refused(error.to_string())
         }
         _ => Outcome::Unsure(error.to_string()),
+    }
+}
+
+/// The same about a group's status, with the word the metric has for it.
+fn group_failure(error: &Error) -> (&'static str, GroupOutcome) {
+    match error {
+        Error::Api(status) if status.code == 409 => ("conflict", GroupOutcome::Conflict),
+        Error::Api(status) if status.code == 403 => ("forbidden", GroupOutcome::Refused(error.to_string())),
+        Error::Api(status) if status.code != 429 && status.code < 500 => {
+            ("other", GroupOutcome::Refused(error.to_string()))
+        }
+        _ => ("other", GroupOutcome::Unsure(error.to_string())),
+    }
+}
+
+/// What an IPAM says about its pool, in the words of reports.
+fn stock(stats: Stats) -> Stock {
+    Stock {
+        in_use_v4: stats.in_use_v4,
+        in_use_v6: stats.in_use_v6,
+        size: stats.size.map(|size| (size.v4, size.v6)),
+        addresses: stats.display_addresses,
     }
 }
 

@@ -11,19 +11,18 @@
 //! term, which no two leaderships share, is what it writes for that.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt, future};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::PostParams;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
+mod bell;
 mod record;
 
 /// The Lease, in the namespace PureLB is installed in.
@@ -195,14 +194,17 @@ impl Candidate {
     }
 
     async fn campaign(&mut self) {
-        let mut bell = pin!(bell(self.leases.clone()));
+        let mut bell = pin!(bell::versions(self.leases.clone()));
         loop {
             let (at, _) = self.next(Instant::now());
             let step = tokio::select! {
                 biased;
+                written = bell::rung(bell.as_mut(), self.version()) => {
+                    self.hear(written);
+                    Step::Look
+                }
                 // Decided anew, because a process may wake up much later than it wished to.
                 () = sleep_until(at) => self.next(Instant::now()).1,
-                () = rung(bell.as_mut(), self.version()) => Step::Look,
             };
             if let Err(trouble) = self.take(step).await {
                 self.recover(trouble).await;
@@ -257,9 +259,14 @@ impl Candidate {
         let base = self.seen.as_ref().and_then(|seen| seen.lease.as_ref());
         let lease = record::held(base, &self.identity, term, self.timing.lease, (self.clock)());
         match base {
-            Some(_) => self.leases.replace(LEASE_NAME, &PostParams::default(), &lease).await,
+            Some(_) => self.patch(&lease).await,
             None => self.leases.create(&PostParams::default(), &lease).await,
         }
+    }
+
+    async fn patch(&self, lease: &Lease) -> kube::Result<Lease> {
+        let patch = Patch::Merge(record::patch(lease));
+        self.leases.patch(LEASE_NAME, &PatchParams::default(), &patch).await
     }
 
     async fn in_time<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
@@ -275,7 +282,7 @@ impl Candidate {
     async fn recover(&mut self, trouble: Trouble) {
         match &trouble {
             Trouble::Conflict => debug!("the lease has changed"),
-            error => warn!(%error, "no access to the lease {LEASE_NAME}; may the allocator get, create and update it?"),
+            error => warn!(%error, "no access to the lease {LEASE_NAME}; may the allocator get, create and patch it?"),
         }
         // Who is met with silence better saves the time that is left for another renewal.
         let looked = !matches!(trouble, Trouble::Silence(_)) && self.take(Step::Look).await.is_ok();
@@ -298,12 +305,21 @@ impl Candidate {
         self.seen = Some(Seen { lease, free_at });
     }
 
+    /// A missing lease that was written in between has a holder, even if it is missing again.
+    fn hear(&mut self, written: bool) {
+        if let (true, Some(Seen { lease: None, free_at })) = (written, &mut self.seen) {
+            *free_at = Instant::now() + self.timing.lease;
+        }
+    }
+
     /// From when on this process may take the lease, when it sees it like this now.
     fn free_at(&self, lease: Option<&Lease>, now: Instant) -> Instant {
         match (&self.seen, lease) {
             (Some(Seen { lease: Some(before), free_at }), Some(lease)) if before.spec == lease.spec => *free_at,
             (_, Some(lease)) => now + self.claim(lease),
-            (Some(Seen { lease: None, free_at }), None) => *free_at,
+            (Some(Seen { lease: None, free_at }), None) if now < self.looked + self.timing.renew * 3 => *free_at,
+            // Who has not looked for a while may have missed that it was there in between.
+            (Some(Seen { lease: None, .. }), None) => now + self.timing.lease,
             // Deleting the lease does not stop its holder.
             (Some(Seen { lease: Some(before), .. }), None) => now + self.claim(before),
             // Nobody has led here yet, as far as anybody can tell.
@@ -334,19 +350,21 @@ impl Candidate {
         self.leadership.send_if_modified(|current| change(current, leadership));
     }
 
-    /// Empties the lease if it is ours, also when our last renewal is still on its way.
+    /// Empties the lease if it is ours, also when our last renewal comes in between.
     async fn release(&self) -> Result<(), Trouble> {
-        loop {
+        let mut result = Ok(());
+        for _ in 0..3 {
             let lease = self.in_time(self.leases.get_opt(LEASE_NAME)).await?;
             let Some(lease) = lease.filter(|lease| record::holder(lease) == Some(&self.identity)) else {
                 return Ok(());
             };
             let free = record::released(&lease, (self.clock)());
-            match self.in_time(self.leases.replace(LEASE_NAME, &PostParams::default(), &free)).await {
-                Err(Trouble::Conflict) => {}
-                other => return other.map(drop),
+            result = self.in_time(self.patch(&free)).await.map(drop);
+            if !matches!(result, Err(Trouble::Conflict)) {
+                break;
             }
         }
+        result
     }
 
     fn version(&self) -> Option<String> {
@@ -383,30 +401,4 @@ fn change(current: &mut Leadership, to: Leadership) -> bool {
         _ => {}
     }
     std::mem::replace(current, to) != to
-}
-
-/// The version of the lease each time it changes; none when it is deleted.
-fn bell(leases: Api<Lease>) -> impl Stream<Item = Option<String>> {
-    let only = watcher::Config::default().fields(&format!("metadata.name={LEASE_NAME}"));
-    watcher(leases, only).default_backoff().filter_map(|event| {
-        future::ready(match event {
-            Ok(watcher::Event::Apply(lease) | watcher::Event::InitApply(lease)) => Some(lease.resource_version()),
-            Ok(watcher::Event::Delete(_)) => Some(None),
-            Ok(watcher::Event::Init | watcher::Event::InitDone) => None,
-            Err(error) => {
-                debug!(%error, "cannot watch the lease {LEASE_NAME}; looking at it now and then instead");
-                None
-            }
-        })
-    })
-}
-
-/// Waits until the lease is at another version than the one known.
-async fn rung(mut bell: Pin<&mut impl Stream<Item = Option<String>>>, known: Option<String>) {
-    while let Some(version) = bell.next().await {
-        if version.is_none() || version != known {
-            return;
-        }
-    }
-    future::pending().await
 }

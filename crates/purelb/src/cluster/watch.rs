@@ -8,6 +8,10 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
+/// How many objects of a list are read at once. Whole objects are large and are not kept, so that the largest page is
+/// what a daemon needs most memory for.
+const PAGE: u32 = 100;
+
 /// One change of a watched set of objects.
 #[derive(Clone, Debug)]
 pub enum Change<T> {
@@ -39,7 +43,7 @@ pub fn changes<K>(kind: &'static str, api: Api<K>, config: watcher::Config) -> i
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    watcher(api, config).default_backoff().filter_map(move |event| {
+    watcher(api, config.page_size(PAGE)).default_backoff().filter_map(move |event| {
         future::ready(match event {
             Ok(watcher::Event::Init) => Some(Change::Restarted),
             Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => Some(Change::Here(object)),

@@ -1,6 +1,8 @@
 //! The allocator as a cluster sees it: real daemons on an API server in memory, judged by what the objects say.
 
 mod cluster;
+mod external;
 mod handover;
 mod lifecycle;
+mod odd;
 mod statuses;

@@ -40,7 +40,7 @@ fn weather(dice: &mut Dice) -> Weather {
 
 /// A replica with a clock that is right, or wrong by up to a day.
 fn replica(server: &Kubelite, chronicle: &Chronicle, dice: &mut Dice, right: bool) -> Replica {
-    let wrong = if right { 0 } else { i64::try_from(dice.roll(172_800)).unwrap() - 86_400 };
+    let wrong = if right { 0 } else { dice.roll(172_800).cast_signed() - 86_400 };
     start_with_clock("replica", server, chronicle, SignedDuration::from_secs(wrong))
 }
 
@@ -48,12 +48,15 @@ fn replica(server: &Kubelite, chronicle: &Chronicle, dice: &mut Dice, right: boo
 /// know that anybody leads, nor can one that is stopped in the middle of creating it. So a story has either restarts and
 /// stops, with all clocks wrong, or deletions.
 async fn mishap(server: &Kubelite, chronicle: &Chronicle, replicas: &mut [Replica], dice: &mut Dice, restarts: bool) {
-    let index = usize::try_from(dice.roll(replicas.len() as u64)).unwrap();
+    let index = dice.roll(replicas.len() as u64) as usize;
     match dice.roll(6) {
+        0..4 if !restarts => {
+            replicas[index].weather.send_replace(weather(dice));
+        }
         0 | 1 => {
             replicas[index].weather.send_replace(weather(dice));
         }
-        2 | 3 if restarts => {
+        2 | 3 => {
             let frozen = *replicas[index].frozen.borrow();
             replicas[index].frozen.send_replace(!frozen);
         }
@@ -73,7 +76,7 @@ async fn mishap(server: &Kubelite, chronicle: &Chronicle, replicas: &mut [Replic
 async fn story(seed: u64) -> usize {
     let (server, chronicle) = (Kubelite::new(), Chronicle::default());
     let dice = &mut Dice(seed);
-    let restarts = seed % 2 == 0;
+    let restarts = seed.is_multiple_of(2);
     let mut replicas: Vec<_> = (0..3).map(|_| replica(&server, &chronicle, dice, !restarts)).collect();
     sleep(Duration::from_secs(1)).await;
     for _ in 0..60 {
@@ -92,10 +95,10 @@ async fn story(seed: u64) -> usize {
 #[test]
 fn whatever_happens_there_are_never_two_leaders_and_in_the_end_there_is_one() {
     let mut reigns = 0;
-    for seed in 0..100 {
+    for seed in 0..40 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         eprintln!("seed {seed}");
         reigns += runtime.block_on(story(seed));
     }
-    assert!(reigns > 500, "only {reigns} leaderships: the stories are too quiet to prove anything");
+    assert!(reigns > 200, "only {reigns} leaderships: the stories are too quiet to prove anything");
 }

@@ -68,6 +68,16 @@ async fn a_leader_cut_off_from_the_api_stops_before_another_starts(#[case] weath
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_right_to_write_counts_from_the_question_and_not_from_the_answer() {
+    let (server, chronicle) = (Kubelite::new(), Chronicle::default());
+    let mut replica = start("a", &server, &chronicle);
+    replica.weather.send_replace(Weather::Slow(Duration::from_secs(2)));
+    let Timing { lease, margin, .. } = Timing::default();
+    let remaining = replica.remaining().await;
+    assert!(remaining <= lease - margin - Duration::from_secs(4), "{remaining:?} after an answer of four seconds");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leader_stopped_and_continued_finds_itself_without_the_right_to_write() {
     let (server, chronicle) = (Kubelite::new(), Chronicle::default());
     let replicas = three(&server, &chronicle).await;

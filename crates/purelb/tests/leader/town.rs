@@ -68,7 +68,7 @@ impl Service<Request<Body>> for Line {
                 }
                 Weather::Slow(delay) => travel(server, request, delay).await,
                 Weather::Meddled => {
-                    if request.method() == Method::PUT {
+                    if request.method() == Method::PATCH {
                         meddle(&server).await;
                     }
                     Ok(server.oneshot(request).await?)
@@ -94,7 +94,8 @@ async fn meddle(server: &Kubelite) {
     let round = ROUND.fetch_add(1, Ordering::Relaxed).to_string();
     let label = json!({"metadata": {"labels": {"round": round}}});
     let leases: Api<Lease> = Api::namespaced(server.client(), "default");
-    leases.patch(LEASE_NAME, &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
+    // It may have been deleted just now.
+    drop(leases.patch(LEASE_NAME, &PatchParams::default(), &Patch::Merge(label)).await);
 }
 
 /// One running candidate.
@@ -133,7 +134,7 @@ pub fn start_with_clock(name: &str, server: &Kubelite, chronicle: &Chronicle, wr
 
 /// The wall clock of the story, which passes with the paused clock of the test.
 fn wall(passed: Duration) -> Timestamp {
-    "2026-11-16T12:00:00Z".parse::<Timestamp>().unwrap() + passed
+    Timestamp::UNIX_EPOCH + Duration::from_secs(1_800_000_000) + passed
 }
 
 impl Replica {
@@ -142,14 +143,22 @@ impl Replica {
         self.news.borrow().term_at(Instant::now())
     }
 
+    /// How long it may write from now on without another renewal; waits until it leads.
+    pub async fn remaining(&mut self) -> Duration {
+        match *self.news.wait_for(|news| *news != Leadership::Standby).await.expect("it runs") {
+            Leadership::Leading { until, .. } => until - Instant::now(),
+            Leadership::Standby => Duration::ZERO,
+        }
+    }
+
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }
 
     /// Ends as on SIGTERM.
     pub async fn stop(self) {
-        self.stop.send(()).unwrap();
-        self.task.await.unwrap();
+        self.stop.send(()).expect("it runs");
+        self.task.await.expect("it ends well");
     }
 
     /// Ends as on SIGKILL.
@@ -207,7 +216,7 @@ impl Chronicle {
     }
 
     fn note(&self, who: &str, leadership: Leadership, now: Instant) {
-        let mut reigns = self.reigns.lock().unwrap();
+        let mut reigns = self.reigns.lock().expect("no test has failed");
         let last = reigns.iter_mut().rev().find(|reign| reign.who == who);
         match (leadership, last) {
             (Leadership::Leading { term, until }, Some(reign)) if reign.term == term => {
@@ -224,7 +233,7 @@ impl Chronicle {
 
     /// Fails when two reigns overlap, or when a later one has no higher term; returns them all.
     pub fn check(&self) -> Vec<Reign> {
-        let reigns = self.reigns.lock().unwrap().clone();
+        let reigns = self.reigns.lock().expect("no test has failed").clone();
         for pair in reigns.windows(2) {
             assert!(pair[0].to <= pair[1].from, "two leaders at once: {pair:#?}");
             assert!(pair[0].term < pair[1].term, "a term that is not higher: {pair:#?}");

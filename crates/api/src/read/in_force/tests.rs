@@ -13,7 +13,7 @@ fn local(pools: &[&str]) -> Value {
     json!({"local": {"v4pools": pools}})
 }
 
-fn object(spec: Value, last_valid: Value) -> ServiceGroup {
+fn object(spec: Value, last_valid: Value) -> GroupObject {
     let mut object = json!({
         "apiVersion": "purelb.io/v2", "kind": "ServiceGroup",
         "metadata": {"name": "edge", "namespace": "purelb", "generation": 5}, "spec": spec,

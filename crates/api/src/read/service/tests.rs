@@ -132,6 +132,16 @@ fn the_term_is_no_part_of_the_sentence(#[case] message: &str, #[case] sentence: 
     assert_eq!(serde_json::to_value(&record.other_conditions).unwrap(), json!([condition("somebody.else/Ready")]));
 }
 
+#[test]
+fn conditions_that_nobody_checked_are_kept_as_they_are() {
+    let odd = json!([{"type": "somebody.else/Ready", "status": "True", "lastTransitionTime": null}, {"x": 1}, "text"]);
+    let record = read(json!({}), json!({}), json!({"conditions": odd}));
+    assert_eq!(json!(record.other_conditions), odd);
+    let own = json!([{"type": "purelb.io/AddressAssigned", "status": "True", "lastTransitionTime": null}]);
+    let record = read(json!({}), json!({}), json!({"conditions": own}));
+    assert_eq!((record.view.condition.map(|own| own.assigned), record.since), (Some(true), None));
+}
+
 #[rstest]
 #[case("default/kubernetes", true)]
 #[case("kube-system/kube-dns", true)]
@@ -145,8 +155,8 @@ fn the_clusters_own_services_are_never_touched(#[case] key: &str, #[case] ignore
 
 #[test]
 fn a_type_that_is_not_written_is_cluster_ip() {
-    assert_eq!(service_type(&Service::default()), "ClusterIP");
-    assert_eq!(service(&Service::default()).view.namespace(), "");
+    assert_eq!(service_type(&ServiceObject::default()), "ClusterIP");
+    assert_eq!(service(&ServiceObject::default()).view.namespace(), "");
 }
 
 /// Texts that look like something and are not, among texts that look like nothing.

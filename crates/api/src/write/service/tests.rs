@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::Service;
 use proptest::prelude::*;
+use purelb_core::alloc::Way;
 
 use super::*;
 use crate::read;
@@ -33,7 +33,7 @@ fn web(annotations: Value, ingress: Value) -> Value {
 }
 
 fn record(object: &Value) -> ServiceRecord {
-    let service: Service = serde_json::from_value(object.clone()).unwrap();
+    let service: read::ServiceObject = serde_json::from_value(object.clone()).unwrap();
     read::service(&service)
 }
 
@@ -49,13 +49,14 @@ fn assigned(addrs: &[&str]) -> Wish {
         brand: Brand { ours: true, from: Some("edge".into()), pool_type: Some("local".into()), skip_ipv6_dad: false },
         condition: Condition { assigned: true, reason: "Assigned".into(), message: "assigned from edge".into() },
         reason: None,
+        way: Way::Group,
         notices: vec![],
     }
 }
 
 fn waiting() -> Wish {
     let condition = Condition { assigned: false, reason: "Exhausted".into(), message: "pool exhausted".into() };
-    Wish { addrs: vec![], brand: Brand::default(), condition, reason: None, notices: vec![] }
+    Wish { addrs: vec![], brand: Brand::default(), condition, reason: None, way: Way::Group, notices: vec![] }
 }
 
 fn own(object: &Value) -> &Value {
@@ -187,7 +188,7 @@ prop_compose! {
         // Decisions know canonical addresses only.
         let addrs = addrs.into_iter().map(|addr| addr.to_canonical()).collect();
         let condition = Condition { assigned, reason: "Reason".into(), message };
-        Wish { addrs, brand, condition, reason: None, notices: vec![] }
+        Wish { addrs, brand, condition, reason: None, way: Way::Group, notices: vec![] }
     }
 }
 

@@ -1,1 +1,226 @@
-//! x
+//! The desk without any I/O: a small API server in the test answers its jobs, well or badly.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::allocator::job::Outcome;
+
+mod chaos;
+mod external;
+mod stories;
+
+/// The Services as an API server has them.
+#[derive(Default)]
+struct Api {
+    version: u64,
+    uids: u64,
+    services: BTreeMap<String, Value>,
+}
+
+impl Api {
+    fn create(&mut self, name: &str, annotations: Value) {
+        self.uids += 1;
+        let object = json!({
+            "metadata": {
+                "name": name, "namespace": "test", "uid": format!("u{}", self.uids), "annotations": annotations,
+            },
+            "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.1", "ipFamilies": ["IPv4"], "ports": [{"port": 80}]},
+            "status": {},
+        });
+        self.services.insert(name.to_owned(), object);
+        self.stamp(name);
+    }
+
+    /// Somebody's edit, which asks for no version.
+    fn edit(&mut self, name: &str, patch: Value) {
+        json_patch::merge(self.services.get_mut(name).unwrap(), &patch);
+        if patch["spec"]["type"] == "ClusterIP" {
+            // As the API server does it.
+            self.services.get_mut(name).unwrap()["status"]["loadBalancer"] = json!({});
+        }
+        self.stamp(name);
+    }
+
+    fn stamp(&mut self, name: &str) {
+        self.version += 1;
+        self.services.get_mut(name).unwrap()["metadata"]["resourceVersion"] = json!(self.version.to_string());
+    }
+
+    fn patch(&mut self, name: &str, patch: &Value) -> Outcome {
+        let Some(object) = self.services.get_mut(name) else { return Outcome::Gone };
+        let (meta, asked) = (&object["metadata"], &patch["metadata"]);
+        if meta["uid"] != asked["uid"] || meta["resourceVersion"] != asked["resourceVersion"] {
+            return Outcome::Conflict;
+        }
+        let before = object.clone();
+        json_patch::merge(object, patch);
+        // A write that changes nothing is none.
+        if *object != before {
+            self.stamp(name);
+        }
+        self.read(name)
+    }
+
+    fn read(&self, name: &str) -> Outcome {
+        match self.services.get(name) {
+            None => Outcome::Gone,
+            Some(object) if object["spec"]["type"] == "LoadBalancer" => Outcome::Is(self.record(name)),
+            Some(object) => Outcome::Retyped(self.record(name), object["spec"]["type"].as_str().unwrap().to_owned()),
+        }
+    }
+
+    fn record(&self, name: &str) -> Box<ServiceRecord> {
+        record(&self.services[name])
+    }
+
+    /// What `kubectl get service` shows.
+    fn addresses(&self, name: &str) -> Vec<IpAddr> {
+        self.record(name).view.addresses()
+    }
+
+    fn balancers(&self) -> Vec<ServiceRecord> {
+        let all = self.services.values().filter(|object| object["spec"]["type"] == "LoadBalancer");
+        all.map(|object| *record(object)).collect()
+    }
+}
+
+fn record(object: &Value) -> Box<ServiceRecord> {
+    Box::new(read::service(&serde_json::from_value(object.clone()).unwrap()))
+}
+
+/// A group in PureLB's own namespace.
+fn group(name: &str, version: u64, spec: Value, status: Value) -> GroupObject {
+    let metadata = json!({"name": name, "namespace": "home", "resourceVersion": version.to_string()});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
+}
+
+fn local(pool: &str) -> Value {
+    json!({"local": {"v4pools": [{"pool": pool, "subnet": "10.0.0.0/16"}]}})
+}
+
+/// An API server, a desk, and time.
+struct Town {
+    api: Api,
+    desk: Desk,
+    at: Instant,
+}
+
+impl Town {
+    /// A desk in its first term that knows the groups and all Services, and has done nothing yet.
+    fn new(groups: Vec<GroupObject>, api: Api) -> Self {
+        let mut town = Self { api, desk: desk(1), at: Instant::now() };
+        for news in opening(groups, &town.api) {
+            town.hear(news);
+        }
+        town
+    }
+
+    /// A town with one group whose first Services are served.
+    fn served(pool: &str, services: &[&str]) -> Self {
+        let mut town = Self::new(vec![group("default", 1, local(pool), json!(null))], Api::default());
+        for name in services {
+            town.create(name);
+        }
+        town.settle();
+        town
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn hear(&mut self, news: News) {
+        self.desk.hear(news, self.now());
+    }
+
+    fn create(&mut self, name: &str) {
+        self.api.create(name, json!({}));
+        self.tell(name);
+    }
+
+    /// The watch tells of a Service as it is now.
+    fn tell(&mut self, name: &str) {
+        self.hear(News::Service(Change::Here(self.api.record(name))));
+    }
+
+    /// The watch tells that a Service is gone or retyped.
+    fn tell_gone(&mut self, last: Box<ServiceRecord>) {
+        self.hear(News::Service(Change::Gone(last)));
+    }
+
+    fn delete(&mut self, name: &str) -> Box<ServiceRecord> {
+        record(&self.api.services.remove(name).unwrap())
+    }
+
+    fn job(&mut self) -> Option<Job> {
+        self.desk.next_job(self.now(), self.at)
+    }
+
+    fn jobs(&mut self) -> Vec<Job> {
+        std::iter::from_fn(|| self.job()).collect()
+    }
+
+    /// The API server does a job.
+    fn carry_out(&mut self, job: &Job) -> Outcome {
+        match job {
+            Job::Patch { service, patch, .. } => self.api.patch(name(service), patch),
+            Job::Read { service } => self.api.read(name(service)),
+            other => panic!("not for the API server: {other:?}"),
+        }
+    }
+
+    fn done(&mut self, job: &Job, outcome: Outcome) {
+        let (Job::Patch { service, .. } | Job::Read { service } | Job::Ask { service, .. }) = job else { panic!() };
+        self.desk.done(Done::Service(service.clone(), outcome), self.now(), self.at);
+    }
+
+    fn wait(&mut self, pause: Duration) {
+        self.at += pause;
+    }
+
+    /// Lets everything happen that is to happen now, and the watch tell of it.
+    fn settle(&mut self) {
+        while let Some(job) = self.job() {
+            let outcome = self.carry_out(&job);
+            self.done(&job, outcome);
+            let (Job::Patch { service, .. } | Job::Read { service }) = &job else { continue };
+            if self.api.services.get(name(service)).is_some_and(|object| object["spec"]["type"] == "LoadBalancer") {
+                self.tell(name(service));
+            }
+        }
+    }
+}
+
+fn desk(term: u64) -> Desk {
+    Desk::new(Scope { classes: Vec::new(), default_announcer: true }, "home", term)
+}
+
+/// What a new desk hears first.
+fn opening(groups: Vec<GroupObject>, api: &Api) -> VecDeque<News> {
+    let mut news = VecDeque::from([News::Service(Change::Restarted), News::Group(Change::Restarted)]);
+    news.extend(api.balancers().into_iter().map(|record| News::Service(Change::Here(Box::new(record)))));
+    news.extend(groups.into_iter().map(|group| News::Group(Change::Here(Box::new(group)))));
+    news.extend([News::Node(Change::Restarted), News::Node(Change::Complete)]);
+    news.extend([News::Lease(Change::Restarted), News::Lease(Change::Complete)]);
+    news.extend([News::Group(Change::Complete), News::Service(Change::Complete)]);
+    news
+}
+
+fn name(service: &str) -> &str {
+    service.trim_start_matches("test/")
+}
+
+fn addrs(texts: &[&str]) -> Vec<IpAddr> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+/// The addresses a patch would give; `None` for a touch.
+fn given(job: &Job) -> Option<Vec<&str>> {
+    let Job::Patch { patch, .. } = job else { panic!("{job:?}") };
+    let ingress = patch["status"].get("loadBalancer")?["ingress"].as_array();
+    Some(ingress.into_iter().flatten().map(|entry| entry["ip"].as_str().unwrap()).collect())
+}

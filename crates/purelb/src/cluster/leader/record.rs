@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::ObjectMeta;
+use serde_json::{Value, json};
 
 use super::LEASE_NAME;
 
@@ -51,6 +52,22 @@ pub(super) fn released(base: &Lease, clock: Timestamp) -> Lease {
     spec.lease_duration_seconds = Some(1);
     spec.renew_time = Some(now);
     lease
+}
+
+/// What changes the lease on the API server into this one, if it is still at the version this one was made from. Unlike
+/// an update, a patch never creates an object that somebody has deleted.
+pub(super) fn patch(lease: &Lease) -> Value {
+    let spec = lease.spec.clone().unwrap_or_default();
+    json!({
+        "metadata": {"resourceVersion": lease.metadata.resource_version},
+        "spec": {
+            "holderIdentity": spec.holder_identity,
+            "leaseDurationSeconds": spec.lease_duration_seconds,
+            "leaseTransitions": spec.lease_transitions,
+            "acquireTime": spec.acquire_time,
+            "renewTime": spec.renew_time,
+        },
+    })
 }
 
 fn empty() -> Lease {

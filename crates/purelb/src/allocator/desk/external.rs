@@ -1,0 +1,295 @@
+//! Groups whose addresses come from an external IPAM: who asks, who is entered as a holder before, and who gives back.
+//!
+//! An IPAM remembers what it gave; a Service that is gone remembers nothing. So a Service is entered as a holder in the
+//! group's status before the IPAM is asked, and leaves the status once the IPAM was told that its addresses are free.
+//! Whoever leads next compares the holders with the Services there are, and tells the IPAM of those who are gone.
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use purelb_core::alloc::{Decision, ExternalRequest, Wish, accept, decide};
+use purelb_core::group::Source;
+use purelb_core::pool::ServiceKey;
+use purelb_core::report::Stock;
+use tokio::time::Instant;
+
+use super::{Busy, Desk, Phase};
+use crate::allocator::job::{Job, NoAddress, Release};
+
+impl Desk {
+    /// The next call to an IPAM, if there is one and its socket has room.
+    pub fn next_external(&mut self, at: Instant) -> Option<Job> {
+        if self.phase != Phase::Deciding {
+            return None;
+        }
+        self.externals.next(at)
+    }
+
+    /// Takes over from the last leader: the holders that the groups' statuses name.
+    pub(super) fn take_over_holders(&mut self) {
+        for (group, socket) in self.external_groups() {
+            for holder in self.groups.holders(&group) {
+                let key: ServiceKey = holder.service.as_str().into();
+                self.enter_holder(&key, &group, &socket);
+                self.owe_what_is_gone(&key, &group, &socket, &holder.addresses);
+                // Those that are there are looked at anyway; the others may have been retyped.
+                if self.services.at(&key).is_none() && !self.busy.contains_key(&key) {
+                    self.read(&key);
+                    self.review(&key);
+                }
+            }
+        }
+    }
+
+    /// A Service that shows some addresses of the group no longer needs the others that were noted for it.
+    fn owe_what_is_gone(&mut self, key: &ServiceKey, group: &str, socket: &str, noted: &[String]) {
+        let shown = self.shown_from(key, group);
+        if shown.is_empty() {
+            return;
+        }
+        for addr in noted.iter().filter_map(|text| text.parse().ok()).filter(|addr| !shown.contains(addr)) {
+            self.owe(key, group, socket, Some(addr));
+        }
+    }
+
+    /// The usable external groups with their sockets.
+    fn external_groups(&self) -> Vec<(String, String)> {
+        let external = self.book.slots().filter_map(|slot| match &slot.group.source {
+            Source::External { socket, .. } => Some((slot.group.name.clone(), socket.clone())),
+            _ => None,
+        });
+        external.collect()
+    }
+
+    fn socket_of(&self, group: &str) -> Option<String> {
+        match &self.book.slot(group).ok()?.group.source {
+            Source::External { socket, .. } => Some(socket.clone()),
+            _ => None,
+        }
+    }
+
+    /// The addresses a Service shows as coming from a group.
+    fn shown_from(&self, key: &ServiceKey, group: &str) -> Vec<IpAddr> {
+        let shown = self.services.at(key).filter(|record| record.view.brand.from.as_deref() == Some(group));
+        shown.map(|record| record.view.addresses()).unwrap_or_default()
+    }
+
+    /// A Service that shows an external address holds it, whoever wrote so.
+    pub(super) fn adopt_holder(&mut self, key: &ServiceKey) {
+        let Some(group) = self.services.at(key).and_then(|record| record.view.brand.from.clone()) else { return };
+        if let Some(socket) = self.socket_of(&group)
+            && !self.shown_from(key, &group).is_empty()
+        {
+            self.enter_holder(key, &group, &socket);
+        }
+    }
+
+    fn enter_holder(&mut self, key: &ServiceKey, group: &str, socket: &str) {
+        let groups = self.externals.by_service.entry(key.clone()).or_default();
+        if groups.insert(group.to_owned(), socket.to_owned()).is_none() {
+            self.groups.touched();
+        }
+    }
+
+    /// Asks the IPAM as soon as the Service is a holder on record.
+    pub(super) fn ask(&mut self, key: &ServiceKey, request: ExternalRequest, at: Instant) {
+        let (group, socket) = (request.group.clone(), request.socket.clone());
+        self.externals.asking.insert(key.clone(), request.clone());
+        self.enter_holder(key, &group, &socket);
+        if self.externals.ask_pauses.is_paused(key, at) || self.is_giving_back(key, &group) {
+            return;
+        }
+        if !self.groups.is_on_record(&group, key) {
+            self.externals.parked.insert(key.clone());
+            self.groups.touched();
+            return;
+        }
+        self.externals.parked.remove(key);
+        let Some(record) = self.services.at(key) else { return };
+        let sharing_key = record.view.asks.sharing_key.as_deref().map(str::to_owned);
+        let job = Job::Ask { service: key.clone(), sharing_key, request };
+        self.busy.insert(key.clone(), Busy::with(job.clone()));
+        self.externals.line_up(&socket, job);
+    }
+
+    /// Whether the IPAM is just being told that the Service needs nothing. What it has not been told yet, it need not be
+    /// told: it answers with what the Service has.
+    fn is_giving_back(&mut self, key: &ServiceKey, group: &str) -> bool {
+        let meant = |release: &Release| release.service == *key && release.group == group;
+        self.externals.owed.retain(|release, under_way| *under_way || !meant(release));
+        self.externals.owed.keys().any(meant)
+    }
+
+    /// Services that may have become holders on record.
+    pub(super) fn resume_parked(&mut self) {
+        let parked: Vec<_> = self.externals.parked.iter().cloned().collect();
+        parked.iter().for_each(|key| self.enqueue(key));
+    }
+
+    /// An IPAM has answered.
+    pub(super) fn answered(
+        &mut self,
+        key: &ServiceKey,
+        was: &Job,
+        answer: Result<Vec<IpAddr>, NoAddress>,
+        now: Timestamp,
+        at: Instant,
+    ) {
+        let Job::Ask { request, .. } = was else { return };
+        self.answers(&request.socket, answer.is_ok());
+        if answer.is_ok() {
+            self.want_count(&request.group);
+        }
+        let Some(record) = self.services.at(key) else { return self.read(key) };
+        let still = decide(&self.scope, &self.book, &record.view);
+        if still != Decision::AskExternal(request.clone()) {
+            // Something else is wanted by now. What was given is asked for again, or given back.
+            return self.enqueue(key);
+        }
+        let given = answer.clone().unwrap_or_default();
+        let silent = answer.as_ref().is_err_and(|error| error.silent);
+        let answer = answer.map_err(|error| error.reason);
+        let Decision::Wish(wish) = accept(&self.book, &record.view, request, answer) else { return };
+        self.externals.heard(key, silent, wish.reason.is_some(), at);
+        self.give_back_refused(key, request, &given, &wish);
+        if let Some(job) = self.pursue(key, wish, now, at) {
+            self.ready.push_back(job);
+        }
+    }
+
+    /// Gives back what an IPAM gave and nobody can use, unless another Service has it from the very same group: then it
+    /// is better to have two entries there than none.
+    fn give_back_refused(&mut self, key: &ServiceKey, request: &ExternalRequest, given: &[IpAddr], wish: &Wish) {
+        let shown = self.shown_from(key, &request.group);
+        let unused: Vec<_> = given.iter().filter(|addr| !wish.addrs.contains(addr) && !shown.contains(addr)).collect();
+        for addr in unused {
+            if !self.is_held_from(*addr, &request.group) {
+                self.owe(key, &request.group, &request.socket, Some(*addr));
+            }
+        }
+    }
+
+    /// Whether some Service shows an address as coming from a group.
+    fn is_held_from(&self, addr: IpAddr, group: &str) -> bool {
+        let holders = self.book.holdings().filter(|holding| holding.addrs.contains(&addr));
+        holders.into_iter().any(|holding| !self.shown_from(&holding.claim.service, group).is_empty())
+    }
+
+    /// What a confirmed write took off a Service, while others of the same group stay.
+    pub(super) fn give_back_dropped(&mut self, key: &ServiceKey, busy: &Busy) {
+        let (before, Some(group)) = &busy.shown else { return };
+        let Some(socket) = self.socket_of(group) else { return };
+        let shown = self.shown_from(key, group);
+        // Without any of them left, everything is given back.
+        if !shown.is_empty() {
+            let dropped: Vec<_> = before.iter().filter(|addr| !shown.contains(addr)).collect();
+            dropped.into_iter().for_each(|addr| self.owe(key, group, &socket, Some(*addr)));
+        }
+    }
+
+    /// Gives back what a Service may hold of groups that it has nothing of and wants nothing of.
+    pub(super) fn review(&mut self, key: &ServiceKey) {
+        let Some(groups) = self.externals.by_service.get(key) else { return };
+        for (group, socket) in groups.clone() {
+            if self.phase == Phase::Deciding && !self.needs(key, &group) {
+                let socket = self.socket_of(&group).unwrap_or(socket);
+                self.owe(key, &group, &socket, None);
+            }
+        }
+    }
+
+    /// Whether a Service has addresses of a group, wants some, or may be about to get some.
+    fn needs(&self, key: &ServiceKey, group: &str) -> bool {
+        let asks = self.externals.asking.get(key).is_some_and(|request| request.group == group);
+        let under_way = self.busy.get(key).is_some_and(|busy| match &busy.job {
+            Job::Ask { request, .. } => request.group == group,
+            _ => busy.wish.as_ref().is_some_and(|wish| wish.brand.from.as_deref() == Some(group)),
+        });
+        asks || under_way || !self.shown_from(key, group).is_empty()
+    }
+
+    fn owe(&mut self, key: &ServiceKey, group: &str, socket: &str, addr: Option<IpAddr>) {
+        let release = Release { socket: socket.to_owned(), group: group.to_owned(), service: key.clone(), addr };
+        self.externals.owed.entry(release).or_insert(false);
+        self.groups.touched();
+    }
+
+    /// An IPAM was told, or could not be.
+    pub(super) fn released(&mut self, release: &Release, well: bool, at: Instant) {
+        self.answers(&release.socket, well);
+        let Release { group, service, addr, .. } = release;
+        if !well {
+            self.externals.owed.insert(release.clone(), false);
+            self.externals.release_pauses.failed(release, at);
+            self.enqueue(service);
+            return;
+        }
+        self.externals.owed.remove(release);
+        self.externals.release_pauses.forget(release);
+        if addr.is_none() && !self.needs(service, group) {
+            self.strike_holder(service, group);
+        }
+        self.want_count(group);
+        self.groups.touched();
+        self.enqueue(service);
+        // What was given back because nobody could use it helps nobody else either.
+        if addr.is_none() {
+            self.externals.end_pauses(group).iter().for_each(|key| self.enqueue(key));
+        }
+    }
+
+    fn strike_holder(&mut self, key: &ServiceKey, group: &str) {
+        if let Some(groups) = self.externals.by_service.get_mut(key) {
+            groups.remove(group);
+            if groups.is_empty() {
+                self.externals.by_service.remove(key);
+            }
+        }
+        self.externals.owed.retain(|owed, under_way| *under_way || owed.service != *key || owed.group != group);
+    }
+
+    /// A call has ended; if the IPAM answers again after a silence, all who wait for it ask at once.
+    fn answers(&mut self, socket: &str, well: bool) {
+        for key in self.externals.ended(socket, well) {
+            self.enqueue(&key);
+        }
+    }
+
+    /// Asks how full external groups are of which that is not known.
+    pub(super) fn count_new_groups(&mut self) {
+        let groups = self.external_groups();
+        self.externals.stocks.retain(|name, _| groups.iter().any(|(group, _)| group == name));
+        self.externals.uncounted.retain(|key| groups.iter().any(|(group, _)| *group == key.1));
+        self.externals.count_pauses.retain(|key| groups.iter().any(|(group, _)| *group == key.1));
+        for (group, _) in groups {
+            if !self.externals.stocks.contains_key(&group) {
+                self.want_count(&group);
+            }
+        }
+    }
+
+    fn want_count(&mut self, group: &str) {
+        if let Some(socket) = self.socket_of(group) {
+            self.externals.uncounted.insert((socket, group.to_owned()));
+        }
+    }
+
+    /// An IPAM has said how full a group is, or has not: then the last word stands.
+    pub(super) fn counted(&mut self, socket: &str, group: &str, stock: Option<Stock>, at: Instant) {
+        self.answers(socket, stock.is_some());
+        let key = (socket.to_owned(), group.to_owned());
+        self.externals.counting.remove(&key);
+        match stock {
+            None => {
+                self.externals.count_pauses.failed(&key, at);
+                self.externals.uncounted.insert(key);
+            }
+            Some(stock) => {
+                self.externals.count_pauses.forget(&key);
+                if self.externals.stocks.insert(group.to_owned(), stock.clone()).as_ref() != Some(&stock) {
+                    self.groups.touched();
+                }
+            }
+        }
+    }
+}

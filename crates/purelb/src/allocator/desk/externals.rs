@@ -1,0 +1,173 @@
+//! What is known of external IPAMs: who may hold what, what they have yet to be told, and how busy each of them is.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+
+use purelb_api::read::ServiceRecord;
+use purelb_api::service_group::Holder;
+use purelb_core::alloc::ExternalRequest;
+use purelb_core::pool::ServiceKey;
+use purelb_core::report::Stock;
+use tokio::time::Instant;
+
+use super::pauses::Pauses;
+use crate::allocator::job::{Job, Release};
+use crate::allocator::known::Known;
+
+/// How many calls may be under way at one socket: enough to be quick, few enough that a slow IPAM costs nothing.
+pub(super) const AT_ONCE: usize = 4;
+
+/// Everything about external IPAMs.
+#[derive(Debug, Default)]
+pub(super) struct Externals {
+    /// Services that may hold addresses of external groups: of which groups, and where their IPAM is.
+    pub by_service: BTreeMap<ServiceKey, BTreeMap<String, String>>,
+    /// Services that want addresses of an IPAM, with the question.
+    pub asking: BTreeMap<ServiceKey, ExternalRequest>,
+    /// Those among them that wait until the group's status names them as holders.
+    pub parked: BTreeSet<ServiceKey>,
+    /// Services whose IPAM did not give what they want.
+    pub ask_pauses: Pauses<ServiceKey>,
+    /// Those among them whose IPAM said nothing at all.
+    pub unheard: BTreeSet<ServiceKey>,
+    /// What IPAMs have yet to be told, and whether they are being told.
+    pub owed: BTreeMap<Release, bool>,
+    pub release_pauses: Pauses<Release>,
+    /// What IPAMs said about their groups.
+    pub stocks: BTreeMap<String, Stock>,
+    /// Groups to be counted, with their sockets.
+    pub uncounted: BTreeSet<(String, String)>,
+    pub counting: BTreeSet<(String, String)>,
+    pub count_pauses: Pauses<(String, String)>,
+    lines: BTreeMap<String, Line>,
+}
+
+/// The calls to one socket.
+#[derive(Debug, Default)]
+struct Line {
+    asks: VecDeque<Job>,
+    under_way: usize,
+}
+
+impl Externals {
+    /// A Service no longer wants anything of an IPAM.
+    pub fn forget(&mut self, key: &ServiceKey) {
+        self.asking.remove(key);
+        self.parked.remove(key);
+        self.unheard.remove(key);
+        self.ask_pauses.forget(key);
+    }
+
+    /// An IPAM has answered a Service, or has not; if something is missing still, it is asked again after a pause.
+    pub fn heard(&mut self, key: &ServiceKey, silent: bool, missing: bool, at: Instant) {
+        if !missing {
+            return self.forget(key);
+        }
+        self.ask_pauses.failed(key, at);
+        if silent {
+            self.unheard.insert(key.clone());
+        } else {
+            self.unheard.remove(key);
+        }
+    }
+
+    /// A question waits for its turn.
+    pub fn line_up(&mut self, socket: &str, ask: Job) {
+        self.lines.entry(socket.to_owned()).or_default().asks.push_back(ask);
+    }
+
+    /// The next call for which there is room. What makes addresses free comes first.
+    pub fn next(&mut self, at: Instant) -> Option<Job> {
+        let job = self.next_release(at).or_else(|| self.next_ask()).or_else(|| self.next_count(at))?;
+        let socket = match &job {
+            Job::Release(release) => &release.socket,
+            Job::Ask { request, .. } => &request.socket,
+            Job::Count { socket, .. } => socket,
+            _ => return Some(job),
+        };
+        self.lines.entry(socket.clone()).or_default().under_way += 1;
+        Some(job)
+    }
+
+    fn has_room(&self, socket: &str) -> bool {
+        self.lines.get(socket).is_none_or(|line| line.under_way < AT_ONCE)
+    }
+
+    fn next_release(&mut self, at: Instant) -> Option<Job> {
+        let ready = |(release, under_way): &(&Release, &bool)| {
+            !**under_way && self.has_room(&release.socket) && !self.release_pauses.is_paused(release, at)
+        };
+        let release = self.owed.iter().find(ready)?.0.clone();
+        self.release_pauses.end(&release);
+        self.owed.insert(release.clone(), true);
+        Some(Job::Release(release))
+    }
+
+    fn next_ask(&mut self) -> Option<Job> {
+        self.lines.values_mut().filter(|line| line.under_way < AT_ONCE).find_map(|line| line.asks.pop_front())
+    }
+
+    fn next_count(&mut self, at: Instant) -> Option<Job> {
+        let ready = |key: &&(String, String)| {
+            !self.counting.contains(*key) && self.has_room(&key.0) && !self.count_pauses.is_paused(key, at)
+        };
+        let key = self.uncounted.iter().find(ready)?.clone();
+        self.count_pauses.end(&key);
+        self.uncounted.remove(&key);
+        self.counting.insert(key.clone());
+        Some(Job::Count { socket: key.0, group: key.1 })
+    }
+
+    /// A call has ended. If it went well, those who heard nothing from that socket are named: they may ask again at once.
+    pub fn ended(&mut self, socket: &str, well: bool) -> Vec<ServiceKey> {
+        let line = self.lines.entry(socket.to_owned()).or_default();
+        line.under_way = line.under_way.saturating_sub(1);
+        if !well {
+            return Vec::new();
+        }
+        let here = |key: &&ServiceKey| self.asking.get(*key).is_some_and(|request| request.socket == socket);
+        let heard: Vec<_> = self.unheard.iter().filter(here).cloned().collect();
+        for key in &heard {
+            self.unheard.remove(key);
+            self.ask_pauses.end(key);
+        }
+        heard
+    }
+
+    /// Ends the pauses of those who ask for addresses of a group, and names them.
+    pub fn end_pauses(&mut self, group: &str) -> Vec<ServiceKey> {
+        let meant = self.asking.iter().filter(|(_, request)| request.group == group);
+        let keys: Vec<_> = meant.map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| self.ask_pauses.end(key));
+        keys
+    }
+
+    /// When a pause is over.
+    pub fn next_wake(&self) -> Option<Instant> {
+        [self.ask_pauses.next(), self.release_pauses.next(), self.count_pauses.next()].into_iter().flatten().min()
+    }
+
+    /// For each group, who is to be named in its status: with what it shows, and with what the IPAM was not told yet.
+    pub fn holders(&self, services: &Known<ServiceKey, ServiceRecord>) -> BTreeMap<String, Vec<Holder>> {
+        let mut holders: BTreeMap<String, Vec<Holder>> = BTreeMap::new();
+        for (key, groups) in &self.by_service {
+            for (group, socket) in groups {
+                let shown = services.at(key).filter(|record| record.view.brand.from.as_deref() == Some(group));
+                let shown = shown.map(|record| record.view.addresses()).unwrap_or_default();
+                let owed = self.owed(key, group, socket).filter(|addr| !shown.contains(addr));
+                let addresses = shown.iter().copied().chain(owed).map(|addr| addr.to_string()).collect();
+                let holder = Holder { service: key.to_string(), addresses };
+                holders.entry(group.clone()).or_default().push(holder);
+            }
+        }
+        holders
+    }
+
+    /// The single addresses of a Service that an IPAM has yet to be told of.
+    fn owed(&self, key: &ServiceKey, group: &str, socket: &str) -> impl Iterator<Item = IpAddr> {
+        let first = Release { socket: socket.to_owned(), group: group.to_owned(), service: key.clone(), addr: None };
+        let same = first.clone();
+        let same = move |owed: &&Release| Release { addr: None, ..(*owed).clone() } == same;
+        self.owed.range(first..).map(|(owed, _)| owed).take_while(same).filter_map(|owed| owed.addr)
+    }
+}

@@ -1,0 +1,99 @@
+//! The fence at the start of a term: what an earlier leader may still be writing is made to fail before anything is
+//! decided.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use purelb_api::read::ServiceRecord;
+use purelb_api::write;
+use purelb_core::alloc::{Decision, decide};
+use purelb_core::book::Book;
+use purelb_core::pool::ServiceKey;
+
+use super::{Busy, Desk, Phase};
+use crate::allocator::job::Job;
+
+impl Desk {
+    /// From gathering to fencing to deciding.
+    pub(super) fn advance(&mut self, now: Timestamp) {
+        if self.phase == Phase::Gathering && self.is_complete() {
+            self.groups.refresh();
+            let (groups, refused) = self.groups.assembled();
+            self.surroundings = self.surroundings(now);
+            self.book = Book::new(groups, refused, self.surroundings.clone());
+            let all: Vec<_> = self.services.iter().map(|(key, _)| key.clone()).collect();
+            all.iter().for_each(|key| self.enter(key));
+            self.fence();
+        }
+        if matches!(&self.phase, Phase::Fencing(left) if left.is_empty()) {
+            self.phase = Phase::Deciding;
+            self.enqueue_all();
+            self.take_over_holders();
+            self.count_new_groups();
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.services.is_complete()
+            && self.groups.is_complete()
+            && self.nodes.is_complete()
+            && self.leases.is_complete()
+    }
+
+    /// Touches every Service to which an earlier leader may still be writing an address.
+    fn fence(&mut self) {
+        let keys = self.services.iter().filter(|(_, record)| self.may_receive(record)).map(|(key, _)| key.clone());
+        let keys: BTreeSet<_> = keys.collect();
+        for key in &keys {
+            self.touch(key);
+        }
+        self.phase = Phase::Fencing(keys);
+    }
+
+    /// Whether an address may be on its way to this Service: it is ours and lacks something, or is about to change.
+    fn may_receive(&self, record: &ServiceRecord) -> bool {
+        match decide(&self.scope, &self.book, &record.view) {
+            Decision::LeaveAlone => false,
+            Decision::AskExternal(_) => true,
+            Decision::Wish(wish) => {
+                let content = wish.reason.is_none() && wish.is_fulfilled_by(&record.view);
+                !content || wish.addrs.is_empty() || self.may_grow(record)
+            }
+        }
+    }
+
+    /// Whether a Service gets more addresses as subnets come and go. An earlier leader may have seen one that is gone
+    /// now, and be about to write an address of it.
+    fn may_grow(&self, record: &ServiceRecord) -> bool {
+        let from = record.view.brand.from.as_deref().and_then(|from| self.book.slot(from).ok());
+        let ranges = from.and_then(|slot| slot.group.ranges());
+        record.view.asks.multi_pool.unwrap_or(ranges.is_some_and(|ranges| ranges.multi_pool))
+    }
+
+    /// A write that changes nothing but the version.
+    pub(super) fn touch(&mut self, key: &ServiceKey) {
+        let Some(record) = self.services.at(key) else { return };
+        // The time of the touch is told by the term; the transition keeps its own.
+        let patch = write::touch_patch(record, self.term, record.since.unwrap_or(Timestamp::UNIX_EPOCH));
+        let job = Job::Patch { service: key.clone(), patch, notices: Vec::new() };
+        self.ready.push_back(job.clone());
+        self.busy.insert(key.clone(), Busy::with(job));
+    }
+
+    /// While the fence is being built, a Service is done when it was touched, not when it was merely read.
+    pub(super) fn confirm_touch(&mut self, key: &ServiceKey, was: &Job) {
+        let Phase::Fencing(left) = &mut self.phase else { return };
+        if matches!(was, Job::Patch { .. }) {
+            left.remove(key);
+        } else if left.contains(key) {
+            self.touch(key);
+        }
+    }
+
+    /// A Service needs no touch any more: it is gone, or nobody may write to it.
+    pub(super) fn excuse(&mut self, key: &ServiceKey) {
+        if let Phase::Fencing(left) = &mut self.phase {
+            left.remove(key);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What becomes of a Service when a job about it has ended, whatever happened meanwhile.
+
+use jiff::Timestamp;
+use purelb_api::read::ServiceRecord;
+use purelb_api::write;
+use purelb_core::alloc::{Notice, Severity, Way, Wish};
+use purelb_core::pool::ServiceKey;
+use purelb_core::reason::Reason;
+use tokio::time::Instant;
+
+use super::{Busy, Desk, Tally};
+use crate::allocator::job::{Job, Outcome};
+
+impl Desk {
+    /// A job about a Service has ended.
+    pub(super) fn settle(&mut self, key: &ServiceKey, outcome: Outcome, now: Timestamp, at: Instant) {
+        let Some(busy) = self.busy.remove(key) else { return };
+        match outcome {
+            // What was answered may be older than the news that the Service has left: the claim stands until that is clear.
+            Outcome::Is(_) | Outcome::Retyped(..) if busy.left && self.services.at(key).is_none() => self.read(key),
+            Outcome::Is(record) => self.settle_as(key, *record, &busy),
+            Outcome::Retyped(record, kind) => self.retyped(key, &record, &kind, &busy.job),
+            Outcome::Gone => self.settle_gone(key),
+            Outcome::Conflict => self.read_again(key, at),
+            // That it is refused now does not say what became of the first attempt.
+            Outcome::Refused(_) if !busy.unsure => self.refused(key, at),
+            Outcome::Refused(_) | Outcome::Unsure(_) => self.retry(key, Busy { unsure: true, ..busy }, at),
+            Outcome::NotSent => self.retry(key, busy, at),
+            Outcome::Answer(answer) => self.answered(key, &busy.job, answer, now, at),
+        }
+        self.review(key);
+    }
+
+    /// The very same once more, after a pause.
+    fn retry(&mut self, key: &ServiceKey, busy: Busy, at: Instant) {
+        self.pauses.failed(key, at);
+        self.busy.insert(key.clone(), busy);
+    }
+
+    /// Somebody was faster. What was claimed in vain is taken back when the truth is known.
+    fn read_again(&mut self, key: &ServiceKey, at: Instant) {
+        // Once is a coincidence; again and again, somebody writes as fast as we do.
+        if self.pauses.failed(key, at) == 1 {
+            self.pauses.end(key);
+            self.read(key);
+        } else {
+            self.busy.insert(key.clone(), Busy::with(Job::Read { service: key.clone() }));
+        }
+    }
+
+    /// The API server refused the write, so nothing was written: what was claimed is free, and after a pause the truth is
+    /// read.
+    ///
+    /// A refused touch is as good as a touch: what is refused to this leader is refused to the last one.
+    fn refused(&mut self, key: &ServiceKey, at: Instant) {
+        self.enter(key);
+        self.retry(key, Busy::with(Job::Read { service: key.clone() }), at);
+        self.excuse(key);
+    }
+
+    fn settle_as(&mut self, key: &ServiceKey, record: ServiceRecord, busy: &Busy) {
+        if self.services.at(key).is_none_or(|known| newer(&record.resource_version, &known.resource_version)) {
+            self.services.put(key.clone(), record);
+        }
+        self.enter(key);
+        if matches!(busy.job, Job::Patch { .. }) {
+            self.pauses.forget(key);
+            self.count(key, busy);
+            self.give_back_dropped(key, busy);
+        }
+        self.groups.touched();
+        self.confirm_touch(key, &busy.job);
+        self.enqueue(key);
+    }
+
+    /// What a confirmed write means for the statistics. A refusal counts once for every time the Service is told.
+    fn count(&mut self, key: &ServiceKey, busy: &Busy) {
+        let (Some(wish), Some(record)) = (&busy.wish, self.services.at(key)) else { return };
+        if let Some(reason) = &wish.reason
+            && wish.notices.iter().any(|notice| notice.severity == Severity::Warning)
+        {
+            self.tallies.push(Tally::Refused(record.view.asks.group.clone(), reason.clone()));
+        }
+        let grown = wish.addrs.iter().any(|addr| !busy.shown.0.contains(addr));
+        if let Some(group) = wish.brand.from.clone().filter(|_| grown) {
+            self.tallies.extend(allocation(group, wish));
+        }
+    }
+
+    pub(super) fn settle_gone(&mut self, key: &ServiceKey) {
+        self.pauses.forget(key);
+        self.paces.remove(key);
+        self.excuse(key);
+        match self.services.at(key) {
+            // A namesake has come meanwhile.
+            Some(_) => {
+                self.enter(key);
+                self.enqueue(key);
+            }
+            None => self.let_go(key),
+        }
+    }
+
+    /// A Service that is no LoadBalancer any more gets our marks taken off.
+    fn retyped(&mut self, key: &ServiceKey, record: &ServiceRecord, kind: &str, was: &Job) {
+        let back = self.services.at(key);
+        if back.is_some_and(|known| !newer(&record.resource_version, &known.resource_version)) {
+            return self.settle_gone(key);
+        }
+        self.services.drop(key);
+        self.settle_gone(key);
+        self.waiting.remove(key);
+        self.externals.forget(key);
+        let stripped = matches!(was, Job::Patch { .. });
+        if let Some(patch) = write::released_patch(record).filter(|_| !stripped) {
+            let message = format!("Service is Type {kind}, not LoadBalancer");
+            let notice = Notice { severity: Severity::Normal, reason: "AddressReleased", message };
+            let job = Job::Patch { service: key.clone(), patch, notices: vec![notice] };
+            self.ready.push_back(job.clone());
+            self.busy.insert(key.clone(), Busy::with(job));
+        }
+    }
+}
+
+fn allocation(group: String, wish: &Wish) -> Option<Tally> {
+    let short = matches!(wish.reason, Some(Reason::Exhausted { .. } | Reason::FamilyNotServed { .. }));
+    match wish.way {
+        Way::MultiPool => Some(Tally::MultiPool { group, partial: short }),
+        Way::Balanced => Some(Tally::Balanced(group)),
+        Way::Group | Way::Pinned | Way::External(_) => None,
+    }
+}
+
+/// Whether one version of an object comes after another. Kubernetes promises that versions can be compared as numbers.
+pub(in crate::allocator) fn newer(a: &str, b: &str) -> bool {
+    match (a.parse::<u128>(), b.parse::<u128>()) {
+        (Ok(a), Ok(b)) => a >= b,
+        _ => true,
+    }
+}

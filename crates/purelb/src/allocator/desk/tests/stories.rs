@@ -1,0 +1,379 @@
+//! One Service at a time: what becomes of it when something goes wrong.
+
+use rstest::rstest;
+
+use super::*;
+
+const UNKNOWN: fn() -> Outcome = || Outcome::Unsure("no answer".to_owned());
+const REFUSED: fn() -> Outcome = || Outcome::Refused("not allowed".to_owned());
+
+fn is_read(job: &Job) -> bool {
+    matches!(job, Job::Read { .. })
+}
+
+#[test]
+fn nothing_is_decided_before_every_service_that_may_receive_an_address_is_touched() {
+    let mut api = Town::served("10.0.0.8/29", &["served"]).api;
+    api.create("a", json!({}));
+    api.create("b", json!({}));
+    let mut town = Town::new(vec![group("default", 1, local("10.0.0.8/29"), json!(null))], api);
+    let touches = town.jobs();
+    assert_eq!(
+        touches.iter().map(given).collect::<Vec<_>>(),
+        [None, None],
+        "two touches, none for the one that is served"
+    );
+    town.create("later");
+    for touch in &touches {
+        assert!(!town.desk.is_deciding() && town.job().is_none(), "one is not touched yet");
+        let outcome = town.carry_out(touch);
+        town.done(touch, outcome);
+    }
+    assert!(town.desk.is_deciding());
+    town.settle();
+    let mut all = ["served", "a", "b", "later"].map(|name| town.api.addresses(name)).concat();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 4);
+}
+
+#[test]
+fn a_write_of_the_last_leader_that_arrives_late_meets_the_fence() {
+    let mut last = Town::served("10.0.0.8/32", &[]);
+    last.create("z");
+    let late = last.job().unwrap();
+    last.api.create("b", json!({}));
+    let mut town = Town { desk: desk(2), ..last };
+    for news in opening(vec![group("default", 1, local("10.0.0.8/32"), json!(null))], &town.api) {
+        town.hear(news);
+    }
+    // As far as `b`, before anything is decided about `z`.
+    while town.api.addresses("b").is_empty() {
+        let job = town.job().unwrap();
+        let outcome = town.carry_out(&job);
+        town.done(&job, outcome);
+    }
+    assert!(matches!(town.carry_out(&late), Outcome::Conflict), "10.0.0.8 would have two holders");
+}
+
+#[test]
+fn a_touch_that_conflicts_is_read_and_touched_again() {
+    let mut api = Api::default();
+    api.create("a", json!({}));
+    let mut town = Town::new(vec![group("default", 1, local("10.0.0.8/29"), json!(null))], api);
+    let touch = town.job().unwrap();
+    town.api.edit("a", json!({"metadata": {"labels": {"x": "y"}}}));
+    let outcome = town.carry_out(&touch);
+    town.done(&touch, outcome);
+    let read = town.job().unwrap();
+    assert!(is_read(&read));
+    let outcome = town.carry_out(&read);
+    town.done(&read, outcome);
+    assert!(!town.desk.is_deciding(), "read is not touched");
+    assert_eq!(given(&town.job().unwrap()), None, "so it is touched again");
+}
+
+#[test]
+fn a_write_whose_fate_is_unknown_keeps_its_claim_and_is_sent_again_as_it_is() {
+    let mut town = Town::served("10.0.0.8/32", &[]);
+    town.create("a");
+    let write = town.job().unwrap();
+    assert_eq!(given(&write), Some(vec!["10.0.0.8"]));
+    town.done(&write, UNKNOWN());
+    town.create("b");
+    let other = town.job().unwrap();
+    assert_eq!(given(&other), Some(vec![]), "law 1: the address may be on its way to a");
+    let outcome = town.carry_out(&other);
+    town.done(&other, outcome);
+    assert!(town.job().is_none());
+    town.wait(Duration::from_secs(1));
+    let again = town.job().unwrap();
+    assert_eq!(format!("{again:?}"), format!("{write:?}"), "the very same");
+    // It had arrived.
+    town.carry_out(&write);
+    let outcome = town.carry_out(&again);
+    town.done(&again, outcome);
+    town.settle();
+    assert_eq!((town.api.addresses("a"), town.api.addresses("b")), (addrs(&["10.0.0.8"]), vec![]));
+}
+
+#[test]
+fn a_refusal_does_not_tell_the_fate_of_the_first_attempt() {
+    let mut town = Town::served("10.0.0.8/32", &[]);
+    town.create("a");
+    let write = town.job().unwrap();
+    town.done(&write, UNKNOWN());
+    town.wait(Duration::from_secs(1));
+    let again = town.job().unwrap();
+    town.done(&again, REFUSED());
+    town.create("b");
+    assert_eq!(given(&town.job().unwrap()), Some(vec![]), "the first attempt may still arrive");
+}
+
+#[test]
+fn a_refused_write_takes_its_claim_back() {
+    let mut town = Town::served("10.0.0.8/32", &[]);
+    town.create("a");
+    let write = town.job().unwrap();
+    town.create("b");
+    let told = town.job().unwrap();
+    assert_eq!(given(&told), Some(vec![]));
+    let outcome = town.carry_out(&told);
+    town.done(&told, outcome);
+    town.done(&write, REFUSED());
+    let next = town.job().unwrap();
+    assert_eq!(given(&next), Some(vec!["10.0.0.8"]), "b waited for it");
+    assert!(matches!(&next, Job::Patch { service, .. } if &**service == "test/b"));
+}
+
+#[test]
+fn after_a_conflict_the_truth_is_read_and_decided_anew() {
+    let mut town = Town::served("10.0.0.8/29", &[]);
+    town.create("a");
+    let write = town.job().unwrap();
+    town.api.edit("a", json!({"metadata": {"annotations": {"purelb.io/addresses": "10.0.0.12"}}}));
+    let outcome = town.carry_out(&write);
+    assert!(matches!(outcome, Outcome::Conflict));
+    town.done(&write, outcome);
+    assert!(is_read(&town.job().unwrap()));
+    let truth = town.api.read("a");
+    town.done(&write, truth);
+    town.settle();
+    assert_eq!(town.api.addresses("a"), addrs(&["10.0.0.12"]));
+    assert_eq!(town.desk.book().holdings().count(), 1);
+    assert_eq!(town.desk.book().holding("test/a").unwrap().addrs, addrs(&["10.0.0.12"]), "10.0.0.8 is free again");
+}
+
+#[test]
+fn deleted_during_a_write_the_address_is_free_once_that_is_certain_and_not_before() {
+    let mut town = Town::served("10.0.0.8/32", &[]);
+    town.create("a");
+    let write = town.job().unwrap();
+    let answer = town.carry_out(&write);
+    let last = town.delete("a");
+    town.tell_gone(last);
+    town.create("b");
+    assert_eq!(given(&town.job().unwrap()), Some(vec![]), "a's write is under way");
+    town.done(&write, answer);
+    let read = town.job().unwrap();
+    assert!(is_read(&read), "the answer is older than the news: what is true?");
+    let gone = town.carry_out(&read);
+    town.done(&read, gone);
+    assert!(town.desk.book().holding("test/a").is_none());
+    assert!(town.desk.services.at("test/a").is_none(), "no ghost");
+}
+
+#[test]
+fn bug_13_deleted_and_recreated_during_a_write_the_namesake_is_served_for_itself() {
+    let mut town = Town::served("10.0.0.8/29", &[]);
+    town.create("a");
+    let write = town.job().unwrap();
+    let answer = town.carry_out(&write);
+    let last = town.delete("a");
+    town.tell_gone(last);
+    town.create("a");
+    town.done(&write, answer);
+    assert!(town.desk.book().holding("test/a").is_none(), "the namesake has nothing yet");
+    town.settle();
+    assert_eq!(town.api.addresses("a"), addrs(&["10.0.0.8"]));
+    // The same, but the write comes too late for the first one.
+    town.create("b");
+    let write = town.job().unwrap();
+    let last = town.delete("b");
+    town.tell_gone(last);
+    town.create("b");
+    let outcome = town.carry_out(&write);
+    assert!(matches!(outcome, Outcome::Conflict), "another object");
+    town.done(&write, outcome);
+    town.settle();
+    assert_eq!(town.api.addresses("b"), addrs(&["10.0.0.9"]));
+}
+
+#[test]
+fn bug_7_retyped_during_a_write_the_address_is_free_and_our_marks_are_taken_off() {
+    let mut town = Town::served("10.0.0.8/32", &[]);
+    town.create("a");
+    let write = town.job().unwrap();
+    let answer = town.carry_out(&write);
+    town.api.edit("a", json!({"spec": {"type": "ClusterIP"}}));
+    town.tell_gone(town.api.record("a"));
+    town.done(&write, answer);
+    town.settle();
+    assert!(town.desk.book().holding("test/a").is_none());
+    let shown = town.api.record("a");
+    assert_eq!((shown.view.brand.ours, shown.view.condition), (false, None));
+    town.create("b");
+    town.settle();
+    assert_eq!(town.api.addresses("b"), addrs(&["10.0.0.8"]));
+}
+
+#[test]
+fn an_address_is_free_when_the_write_that_drops_it_is_confirmed() {
+    let groups = vec![
+        group("default", 1, local("10.0.0.8/32"), json!(null)),
+        group("other", 1, local("10.0.1.8/32"), json!(null)),
+    ];
+    let mut town = Town::new(groups, Api::default());
+    town.create("a");
+    town.settle();
+    town.create("b");
+    town.settle();
+    let asked = json!({"purelb.io/service-group": "other", "purelb.io/re-evaluate": "true"});
+    town.api.edit("a", json!({"metadata": {"annotations": asked}}));
+    town.tell("a");
+    let moving = town.job().unwrap();
+    assert_eq!(given(&moving), Some(vec!["10.0.1.8"]));
+    town.tell("b");
+    assert!(town.job().is_none(), "b still waits: a may keep 10.0.0.8");
+    let outcome = town.carry_out(&moving);
+    // The watch may be faster than the answer.
+    town.tell("a");
+    assert!(town.job().is_none());
+    town.done(&moving, outcome);
+    town.settle();
+    assert_eq!((town.api.addresses("a"), town.api.addresses("b")), (addrs(&["10.0.1.8"]), addrs(&["10.0.0.8"])));
+}
+
+#[rstest]
+#[case::conflict(Outcome::Conflict)]
+#[case::refused(REFUSED())]
+#[case::unknown(UNKNOWN())]
+#[case::not_sent(Outcome::NotSent)]
+fn trouble_that_stays_is_met_with_growing_pauses(#[case] trouble: Outcome) {
+    let mut town = Town::served("10.0.0.8/29", &[]);
+    town.create("a");
+    let end = town.at + Duration::from_secs(600);
+    let mut patches = 0;
+    while town.at < end {
+        while let Some(job) = town.job() {
+            let outcome = if is_read(&job) { town.carry_out(&job) } else { trouble.clone() };
+            patches += usize::from(!is_read(&job));
+            town.done(&job, outcome);
+            assert!(patches < 40, "a hot loop");
+        }
+        town.at = town.desk.next_wake().expect("it is tried again");
+    }
+    assert!(patches >= 8, "and again, {patches}");
+}
+
+#[test]
+fn a_read_that_fails_is_tried_again() {
+    let mut town = Town::served("10.0.0.8/32", &["a"]);
+    let last = town.delete("a");
+    town.tell_gone(last);
+    let read = town.job().unwrap();
+    town.done(&read, UNKNOWN());
+    assert!(town.job().is_none());
+    town.wait(Duration::from_secs(1));
+    assert!(is_read(&town.job().unwrap()));
+}
+
+#[test]
+fn who_undoes_what_we_write_is_not_fought_in_a_hot_loop() {
+    let mut town = Town::served("10.0.0.8/29", &["a"]);
+    let start = town.at;
+    let mut writes = 0;
+    while town.at < start + Duration::from_secs(60) {
+        town.api.edit("a", json!({"status": {"loadBalancer": {"ingress": null}}}));
+        town.tell("a");
+        while let Some(job) = town.job() {
+            let outcome = town.carry_out(&job);
+            town.done(&job, outcome);
+            writes += 1;
+            assert!(writes < 100, "a hot loop");
+        }
+        town.wait(Duration::from_millis(100));
+    }
+    assert!(writes > 8, "but not given up either");
+}
+
+#[test]
+fn a_new_list_after_410_takes_those_along_that_it_does_not_name() {
+    let mut town = Town::served("10.0.0.8/31", &["a", "b"]);
+    town.create("waits");
+    town.settle();
+    town.delete("a");
+    town.hear(News::Service(Change::Restarted));
+    for name in ["b", "waits"] {
+        town.tell(name);
+    }
+    assert!(town.job().is_none(), "the list is not complete");
+    town.hear(News::Service(Change::Complete));
+    town.settle();
+    assert_eq!(town.api.addresses("waits"), addrs(&["10.0.0.8"]));
+    assert_eq!(town.api.addresses("b"), addrs(&["10.0.0.9"]));
+}
+
+#[test]
+fn a_list_is_not_outdone_by_an_older_answer() {
+    let mut town = Town::served("10.0.0.8/32", &[]);
+    town.create("a");
+    let write = town.job().unwrap();
+    let answer = town.carry_out(&write);
+    town.delete("a");
+    town.hear(News::Service(Change::Restarted));
+    town.done(&write, answer);
+    town.hear(News::Service(Change::Complete));
+    town.settle();
+    assert!(town.desk.services.at("test/a").is_none(), "no ghost");
+    assert!(town.desk.book().holding("test/a").is_none());
+}
+
+#[test]
+fn a_watch_that_is_behind_takes_nothing_away() {
+    let mut town = Town::served("10.0.0.8/32", &[]);
+    town.create("a");
+    let old = town.api.record("a");
+    town.settle();
+    town.create("b");
+    town.hear(News::Service(Change::Here(old.clone())));
+    town.settle();
+    assert!(town.api.addresses("b").is_empty(), "law 1: a has it");
+    town.hear(News::Service(Change::Gone(old)));
+    town.settle();
+    assert!(town.api.addresses("b").is_empty(), "an earlier a was deleted, not this one");
+}
+
+#[test]
+fn a_list_that_does_not_name_a_service_is_not_believed_before_the_api_server_is_asked() {
+    let mut town = Town::served("10.0.0.8/32", &["a", "b"]);
+    town.hear(News::Service(Change::Restarted));
+    town.tell("b");
+    town.hear(News::Service(Change::Complete));
+    town.settle();
+    assert!(town.api.addresses("b").is_empty(), "a came back after the list was made");
+    assert_eq!(town.api.addresses("a"), addrs(&["10.0.0.8"]));
+}
+
+#[test]
+fn bug_32_a_refusal_counts_once_however_often_it_is_looked_at() {
+    let mut town = Town::served("10.0.0.8/32", &["a", "b"]);
+    assert!(matches!(&town.desk.take_tallies()[..], [Tally::Refused(None, Reason::Exhausted { .. })]));
+    for _ in 0..3 {
+        town.tell("b");
+        town.settle();
+    }
+    assert_eq!(town.desk.take_tallies(), []);
+}
+
+#[test]
+fn multi_pool_and_balanced_allocations_are_counted() {
+    let pools = |flag: &str| {
+        let pools = [
+            json!({"pool": "10.0.0.8/32", "subnet": "10.0.0.0/24"}),
+            json!({"pool": "10.0.1.8/31", "subnet": "10.0.1.0/24"}),
+        ];
+        json!({"remote": {"v4pools": pools, flag: true}})
+    };
+    let mut town = Town::new(vec![group("default", 1, pools("multiPool"), json!(null))], Api::default());
+    town.create("a");
+    town.create("b");
+    town.settle();
+    let multi = |partial| Tally::MultiPool { group: "default".to_owned(), partial };
+    let counted: Vec<_> = town.desk.take_tallies();
+    assert!(counted.contains(&multi(false)) && counted.contains(&multi(true)), "{counted:?}");
+    let mut town = Town::new(vec![group("default", 1, pools("balancePools"), json!(null))], Api::default());
+    town.create("a");
+    town.settle();
+    assert_eq!(town.desk.take_tallies(), [Tally::Balanced("default".to_owned())]);
+}

@@ -1,0 +1,121 @@
+//! A thousand Services at once until the last one has its address, beside a raw client with as many writes under way.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::cluster::{AT_ONCE, Cluster, Server, names};
+use crate::daemon::Daemon;
+use crate::numbers::{median, ratio};
+use crate::witness::Witness;
+
+const SERVICES: usize = 1000;
+const ROUNDS: usize = 5;
+
+/// Services that are there and wait: nothing happens but the writes.
+pub async fn measure_waiting(cluster: &Cluster) -> Result<()> {
+    let mut table = Table::new("waiting for a group");
+    for round in 0..ROUNDS {
+        let served = serve_waiting(cluster, round).await?;
+        table.row(served, write_waiting(cluster, round).await?);
+    }
+    table.end();
+    Ok(())
+}
+
+/// Services that are being created: the API server has this to do, too.
+pub async fn measure_new(cluster: &Cluster) -> Result<()> {
+    let mut table = Table::new("being created");
+    for round in 0..ROUNDS {
+        let served = serve_new(cluster, round).await?;
+        table.row(served, write_new(cluster, round).await?);
+    }
+    table.end();
+    Ok(())
+}
+
+/// From the creation of the group until the last address.
+async fn serve_waiting(cluster: &Cluster, round: usize) -> Result<Duration> {
+    let daemon = Daemon::start(cluster).await?;
+    let mut witness = Witness::new(cluster.plane.client()?).await?;
+    let (names, group) = (names(&format!("waiting-{round}"), SERVICES), format!("group-{round}"));
+    cluster.create_all(&names, Server::PureLBFrom(&group)).await?;
+    cluster.calm().await?;
+    let begun = Instant::now();
+    cluster.group(&group, &format!("10.{}.0.0/16", 130 + round)).await?;
+    let took = witness.all(&names).await?.duration_since(begun);
+    daemon.stop().await?;
+    cluster.clear().await?;
+    Ok(took)
+}
+
+/// From the first patch until the last address; no allocator runs.
+async fn write_waiting(cluster: &Cluster, round: usize) -> Result<Duration> {
+    let mut witness = Witness::new(cluster.plane.client()?).await?;
+    let names = names(&format!("raw-waiting-{round}"), SERVICES);
+    let services = cluster.create_all(&names, Server::Raw).await?;
+    let begun = Instant::now();
+    let (patched, last) = futures::join!(cluster.patch_all(stream::iter(services)), witness.all(&names));
+    patched?;
+    let took = last?.duration_since(begun);
+    cluster.clear().await?;
+    Ok(took)
+}
+
+/// From the first creation until the last address.
+async fn serve_new(cluster: &Cluster, round: usize) -> Result<Duration> {
+    let daemon = Daemon::start(cluster).await?;
+    let mut witness = Witness::new(cluster.plane.client()?).await?;
+    let names = names(&format!("served-{round}"), SERVICES);
+    let begun = Instant::now();
+    let (created, last) = futures::join!(cluster.create_all(&names, Server::PureLB), witness.all(&names));
+    created?;
+    let took = last?.duration_since(begun);
+    daemon.stop().await?;
+    cluster.clear().await?;
+    Ok(took)
+}
+
+/// The same with patches by a client that need not watch; no allocator runs.
+async fn write_new(cluster: &Cluster, round: usize) -> Result<Duration> {
+    let mut witness = Witness::new(cluster.plane.client()?).await?;
+    let names = names(&format!("raw-{round}"), SERVICES);
+    let (tell, mut created) = tokio::sync::mpsc::unbounded_channel();
+    let begun = Instant::now();
+    let creating = stream::iter(&names).map(|name| cluster.create(name, Server::Raw)).buffer_unordered(AT_ONCE);
+    // The sender goes with the last creation, and so the patching ends.
+    let creating = creating.try_for_each(move |service| {
+        drop(tell.send(service));
+        std::future::ready(Ok(()))
+    });
+    let patching = cluster.patch_all(stream::poll_fn(move |context| created.poll_recv(context)));
+    let (creation, patched, last) = futures::join!(creating, patching, witness.all(&names));
+    creation?;
+    patched?;
+    let took = last?.duration_since(begun);
+    cluster.clear().await?;
+    Ok(took)
+}
+
+/// One line for each round and the median of the ratios.
+struct Table {
+    ratios: Vec<f64>,
+}
+
+impl Table {
+    fn new(what: &str) -> Self {
+        println!("\n{SERVICES} Services, {what}\nallocator        raw   ratio");
+        Self { ratios: Vec::new() }
+    }
+
+    fn row(&mut self, served: Duration, raw: Duration) {
+        let ratio = ratio(served, raw);
+        println!("{:>7.2} s {:>8.2} s {ratio:>7.2}", served.as_secs_f64(), raw.as_secs_f64());
+        self.ratios.push(ratio);
+    }
+
+    fn end(&self) {
+        println!("median ratio {:.2}", median(&self.ratios));
+    }
+}
