@@ -16,7 +16,7 @@ use tracing::info;
 
 use crate::cluster::leader::{Candidate, Timing, identity};
 use crate::cluster::recorder::Recorder;
-use crate::http::Readiness;
+use crate::http::Guard;
 use inspect::Questions;
 use metrics::Metrics;
 use work::Workshop;
@@ -55,22 +55,25 @@ impl Settings {
 }
 
 /// Stands for election and leads whenever elected, until `stop`.
+///
+/// Ready is an allocator that has seen the lease, be it to lead or to stand by: then `ready` is let go.
 pub async fn lead(
     client: Client,
     settings: &Settings,
     metrics: Arc<Metrics>,
-    readiness: Readiness,
+    ready: Guard,
     mut questions: Questions,
     stop: watch::Receiver<bool>,
 ) {
     let (candidate, leadership) =
         Candidate::new(client.clone(), settings.home(), identity(&settings.replica), settings.timing);
+    let candidate = candidate.keeping(ready);
     let (recorder, sending) = Recorder::new(client.clone(), COMPONENT);
     let (over, mut campaign_over) = watch::channel(false);
     let workshop = Workshop::new(client, recorder, leadership, metrics.clone());
     let campaign = candidate.run(async move { drop(campaign_over.wait_for(|over| *over).await) });
     let terms = async {
-        serve_terms(&workshop, settings, readiness, &mut questions, stop).await;
+        serve_terms(&workshop, settings, &mut questions, stop).await;
         // Only now: the last write has been answered, so that a successor may start at once.
         over.send_replace(true);
         drop(workshop);
@@ -78,16 +81,8 @@ pub async fn lead(
     tokio::join!(campaign, terms, sending);
 }
 
-/// Ready is an allocator that has seen the lease, be it to lead or to stand by.
-async fn serve_terms(
-    workshop: &Workshop,
-    settings: &Settings,
-    readiness: Readiness,
-    questions: &mut Questions,
-    stop: watch::Receiver<bool>,
-) {
+async fn serve_terms(workshop: &Workshop, settings: &Settings, questions: &mut Questions, stop: watch::Receiver<bool>) {
     let mut leadership = workshop.leadership.clone();
-    let mut waiting = Some(readiness.register("the election of a leader"));
     loop {
         let now = tokio::select! {
             () = stopped(stop.clone()) => return,
@@ -97,7 +92,6 @@ async fn serve_terms(
                 continue;
             }
         };
-        waiting.take();
         let Some(term) = now.term_at(Instant::now()) else { continue };
         info!(term, "this allocator leads");
         workshop.metrics.leader(true);

@@ -17,7 +17,7 @@ const TAIL: usize = 25;
 const WIDTH: usize = 300;
 
 /// How long a leader has to put its writes on the wire.
-const SENDING: Duration = Duration::from_millis(250);
+const SENDING: Duration = Duration::from_millis(700);
 
 /// How long a new leader has for its first address.
 const BEGINNING: Duration = Duration::from_secs(2);
@@ -113,11 +113,14 @@ impl Fleet {
         let Some(old) = self.leader(cluster).await? else { return burst.await };
         self.mishaps += 1;
         self.members[old].wire.hold();
-        burst.await?;
-        // Nobody outside can see how far it is; it has this long to decide and to send.
-        tokio::time::sleep(SENDING).await;
-        // It stands still, so that it cannot take back what it has sent.
-        self.members[old].running()?.freeze()?;
+        // Nobody outside can see how far it is; it has this long to decide and to send. Then it stands still, before it
+        // notices that it has lost the lease and takes back what it has sent.
+        let daemon = self.members[old].running()?;
+        let freeze = async {
+            tokio::time::sleep(SENDING).await;
+            daemon.freeze()
+        };
+        tokio::try_join!(burst, freeze)?;
         self.members[old].frozen = true;
         cluster
             .until("another leads", async || {

@@ -70,7 +70,8 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
     let (inspector, questions) = super::inspect::channel();
     let debug = args.debug_socket.as_ref();
     let debug = debug.map(|path| DebugServer::build(path, inspector, dial)).transpose()?;
-    let daemon = lead(client, &settings, metrics, readiness, questions, stopping.clone());
+    let ready = readiness.register("a look at the lease");
+    let daemon = lead(client, &settings, metrics, ready, questions, stopping.clone());
     let debug: OptionFuture<_> = debug.map(|debug| debug.run(stopped(stopping.clone()))).into();
     let signals = async { terminated().await.map(|()| stop.send_replace(true)) };
     let (_, _, _, signalled) = tokio::join!(daemon, server.run(stopped(stopping.clone())), debug, signals);

@@ -10,10 +10,10 @@
 //! fresh lists. Three rules keep addresses unique:
 //!
 //! - Before the first decision, every Service that an earlier leader may still be writing to is *touched*: a write of
-//!   that leader which is still under way then meets another version of the object and fails ([`fence`]).
-//! - What a wish takes is claimed in the book before it is written, together with what the Service still shows ([`look`]).
+//!   that leader which is still under way then meets another version of the object and fails (`fence`).
+//! - What a wish takes is claimed in the book before it is written, together with what the Service still shows (`look`).
 //! - A write whose fate is unknown is sent again as it is until its fate is known, and keeps its claim meanwhile
-//!   ([`settle`]).
+//!   (`settle`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;

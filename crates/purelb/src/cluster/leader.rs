@@ -112,6 +112,8 @@ pub struct Candidate {
     renewed: Instant,
     /// After trouble, nothing is tried before this time.
     pause_until: Instant,
+    /// Kept until the lease has been seen for the first time.
+    unseen: Option<Box<dyn Send + Sync>>,
 }
 
 /// The lease as this process last saw it.
@@ -166,8 +168,14 @@ impl Candidate {
             looked: now,
             renewed: now,
             pause_until: now,
+            unseen: None,
         };
         (candidate, news)
+    }
+
+    /// With something to keep until the lease has been seen, which is when the candidate can do its duty, leading or not.
+    pub fn keeping(self, guard: impl Send + Sync + 'static) -> Self {
+        Self { unseen: Some(Box::new(guard)), ..self }
     }
 
     /// With another clock for what is written into the lease; nothing is decided by it while the lease exists.
@@ -287,13 +295,16 @@ impl Candidate {
         // Who is met with silence better saves the time that is left for another renewal.
         let looked = !matches!(trouble, Trouble::Silence(_)) && self.take(Step::Look).await.is_ok();
         let leading = self.leadership.borrow().term_at(Instant::now()).is_some();
-        let pause = if leading || looked { self.timing.renew / 4 } else { self.timing.renew };
+        // A conflict is over once the lease was looked at; a refusal will be the same in a moment.
+        let over = looked && matches!(trouble, Trouble::Conflict);
+        let pause = if leading || over { self.timing.renew / 4 } else { self.timing.renew };
         self.pause_until = Instant::now() + pause;
     }
 
     /// Takes note of the lease as the API server has it now.
     fn observe(&mut self, lease: Option<Lease>) {
         let now = Instant::now();
+        self.unseen.take();
         let free_at = self.free_at(lease.as_ref(), now);
         if let Some(lease) = &lease {
             self.highest = self.highest.max(record::term(lease));

@@ -34,6 +34,8 @@ pub struct Cluster {
 pub struct Allocator {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
+    /// What it still waits for before it calls itself ready.
+    pub readiness: Readiness,
 }
 
 impl Allocator {
@@ -87,10 +89,12 @@ impl Cluster {
         let (stop, stopped) = watch::channel(false);
         let metrics = Arc::new(Metrics::new(&mut Registry::default()));
         let (_, questions) = inspect::channel();
+        let readiness = Readiness::default();
+        let ready = readiness.register("a look at the lease");
         let task = tokio::spawn(async move {
-            lead(client, &settings, metrics, Readiness::default(), questions, stopped).await;
+            lead(client, &settings, metrics, ready, questions, stopped).await;
         });
-        Allocator { stop, task }
+        Allocator { stop, task, readiness }
     }
 
     async fn create(&self, plural: &str, namespace: &str, object: Value) -> Result<()> {

@@ -78,3 +78,22 @@ async fn bug_13_deleted_and_recreated_in_one_breath_the_address_stays_its_own() 
     cluster.until("both have an address", async || Ok((holders(&cluster).await?.len() == 2).then_some(()))).await?;
     allocator.stop().await
 }
+
+#[tokio::test]
+async fn those_who_stand_by_are_ready_too() -> Result<()> {
+    let cluster = Cluster::new().await?;
+    cluster.local("default", "10.0.0.8/29").await?;
+    let leader = cluster.allocator();
+    cluster.service("web", json!({})).await?;
+    cluster.has("web", &["10.0.0.8"]).await?;
+    let standby = cluster.allocator();
+    cluster
+        .until("it has registered and is ready", async || {
+            tokio::task::yield_now().await;
+            Ok(standby.readiness.missing().is_empty().then_some(()))
+        })
+        .await?;
+    assert!(leader.readiness.missing().is_empty());
+    standby.stop().await?;
+    leader.stop().await
+}
