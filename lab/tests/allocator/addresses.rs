@@ -158,11 +158,11 @@ async fn bug_15_nobody_elses_service_is_written() -> Result<()> {
     cluster.service("foreign", json!({}), json!({"loadBalancerClass": "example.com/other"})).await?;
     let before = [cluster.shown("plain").await?, cluster.shown("foreign").await?];
     let allocator = cluster.allocator()?;
-    for class in ["purelb.io/purelb", "purelb.io/purelbv2"] {
-        cluster.service(&class.replace(['.', '/'], "-"), json!({}), json!({"loadBalancerClass": class})).await?;
+    for (class, address) in [("purelb.io/purelb", "10.0.0.8"), ("purelb.io/purelbv2", "10.0.0.9")] {
+        let name = class.replace(['.', '/'], "-");
+        cluster.service(&name, json!({}), json!({"loadBalancerClass": class})).await?;
+        cluster.has(&name, &[address]).await?;
     }
-    cluster.has("purelb-io-purelb", &["10.0.0.8"]).await?;
-    cluster.has("purelb-io-purelbv2", &["10.0.0.9"]).await?;
     assert_eq!([cluster.shown("plain").await?, cluster.shown("foreign").await?], before);
     cluster.close(allocator).await
 }

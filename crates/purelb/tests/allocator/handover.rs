@@ -87,12 +87,7 @@ async fn those_who_stand_by_are_ready_too() -> Result<()> {
     cluster.service("web", json!({})).await?;
     cluster.has("web", &["10.0.0.8"]).await?;
     let standby = cluster.allocator();
-    cluster
-        .until("it has registered and is ready", async || {
-            tokio::task::yield_now().await;
-            Ok(standby.readiness.missing().is_empty().then_some(()))
-        })
-        .await?;
+    cluster.until("it is ready", async || Ok(standby.readiness.missing().is_empty().then_some(()))).await?;
     assert!(leader.readiness.missing().is_empty());
     standby.stop().await?;
     leader.stop().await
