@@ -1,3 +1,4 @@
+SHELL := bash
 .PHONY: help test check bench chaos crds fmt
 
 help: ## what can be made
@@ -10,10 +11,10 @@ check: ## the quick part: no control plane
 	@scripts/test quick
 
 bench: ## benchmarks, with their floors in the same run
-	@cargo bench --workspace
+	@eval "$$(scripts/setup)" && cargo build --release -p purelb && cargo bench --workspace
 
 chaos: ## three allocators in trouble for ten minutes; SECONDS=N for longer, PURELB_SEED=N to see a story again
-	@PURELB_CHAOS_SECONDS=$(or $(SECONDS),600) cargo test -p purelb-lab --test allocator -- --nocapture whatever_happens
+	@eval "$$(scripts/setup)" && PURELB_CHAOS_SECONDS=$(or $(SECONDS),600) cargo test -p purelb-lab --test allocator -- --nocapture whatever_happens
 
 crds: ## write deploy/crds anew from the API types
 	@cargo run --quiet -p purelb -- crds --dir deploy/crds
