@@ -66,7 +66,5 @@ pub const TRUE: &str = "true";
 pub const CLASS: &str = "purelb.io/purelb";
 /// The `loadBalancerClass` the 0.15 to 0.17 releases answer to.
 pub const CLASS_V2: &str = "purelb.io/purelbv2";
-/// The ServiceGroup that serves a Service which names none.
-pub const DEFAULT_GROUP: &str = "default";
 /// The condition type on a Service that says whether it has all the addresses it asked for.
 pub const ADDRESS_ASSIGNED: &str = "purelb.io/AddressAssigned";

@@ -1,10 +1,10 @@
 //! Events: what an operator sees at the end of `kubectl describe`.
 //!
-//! They go out in their own time behind a bounded queue: an Event that finds no room is dropped and counted, so that
-//! telling never delays doing.
+//! They go out in their own time behind a bounded queue: an Event that finds no room is dropped, and the log says
+//! so once: telling never delays doing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -25,7 +25,8 @@ const AT_ONCE: usize = 4;
 #[derive(Clone)]
 pub struct Recorder {
     queue: mpsc::Sender<(ObjectReference, Notice)>,
-    dropped: Arc<AtomicU64>,
+    /// Whether the log has said that Events are dropped.
+    overflowed: Arc<AtomicBool>,
 }
 
 impl Recorder {
@@ -36,19 +37,14 @@ impl Recorder {
             let events = futures::stream::poll_fn(move |context| waiting.poll_recv(context));
             events.for_each_concurrent(AT_ONCE, |(about, notice)| send(client.clone(), component, about, notice)).await;
         };
-        (Self { queue, dropped: Arc::default() }, sending)
+        (Self { queue, overflowed: Arc::default() }, sending)
     }
 
     /// Tells something about an object.
     pub fn tell(&self, about: &ObjectReference, notice: Notice) {
-        if self.queue.try_send((about.clone(), notice)).is_err() && self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
+        if self.queue.try_send((about.clone(), notice)).is_err() && !self.overflowed.swap(true, Ordering::Relaxed) {
             warn!("too many events at once: some are dropped");
         }
-    }
-
-    /// How many Events found no room.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
     }
 }
 
