@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use crate::reason::Reason;
 
 /// The two kinds of IP address, with the names Kubernetes gives them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Family {
     /// IPv4, and IPv6 addresses that map an IPv4 one (`::ffff:192.0.2.1`).
     V4,

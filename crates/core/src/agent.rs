@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The configuration of the agents on the nodes that an LBNodeAgent selects.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct AgentConfig {
     /// Namespace of the object.
     pub namespace: String,
@@ -24,7 +24,7 @@ pub struct AgentConfig {
 }
 
 /// Which interfaces take local addresses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum LocalInterface {
     /// The interface of the default route.
     DefaultRoute,
@@ -33,7 +33,7 @@ pub enum LocalInterface {
 }
 
 /// Gratuitous ARP and unsolicited neighbour advertisements after taking an address over.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Garp {
     /// Whether any are sent.
     pub enabled: bool,
@@ -48,7 +48,7 @@ pub struct Garp {
 }
 
 /// What the author wrote about addresses on one kind of interface; unset fields leave the choice to the agent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct AddressOptions {
     /// Seconds until the kernel removes the address unless it is renewed; 0 is never.
     pub valid_lifetime: Option<u32>,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::addr::Family;
 use crate::book::{Book, Slot};
-use crate::group::{Group, Placement, Source};
+use crate::group::{Group, Source};
 use crate::pool::Claim;
 use crate::reason::Reason;
 use crate::service::{Brand, Condition, Ingress, ServiceView};
@@ -233,11 +233,7 @@ impl Asked<'_> {
 }
 
 fn brand_of(group: Option<&Group>, from: String) -> Brand {
-    let pool_type = group.and_then(|group| match group.placement {
-        Placement::Local => Some("local".to_owned()),
-        Placement::Remote => Some("remote".to_owned()),
-        Placement::Auto => None,
-    });
+    let pool_type = group.and_then(|group| group.placement.pool_type()).map(str::to_owned);
     Brand { ours: true, from: Some(from), pool_type, skip_ipv6_dad: group.is_some_and(|group| group.skip_ipv6_dad) }
 }
 

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 
 use crate::addr::Family;
 use crate::group::{Group, Placement, Ranges};
-use crate::pool::{Claim, Pool, ServiceKey};
+use crate::pool::{Claim, Hold, Pool, ServiceKey};
 use crate::reason::Reason;
 
 pub use bindings::{Bindings, DEFAULT_GROUP, NamespaceDefault};
@@ -55,7 +55,7 @@ pub struct Book {
     surroundings: Surroundings,
     holdings: BTreeMap<ServiceKey, Holding>,
     /// Held addresses that are in no pool: of groups edited or deleted since, or from an external IPAM.
-    loose: BTreeMap<IpAddr, BTreeSet<ServiceKey>>,
+    loose: BTreeMap<IpAddr, Hold>,
 }
 
 impl Book {
@@ -93,7 +93,7 @@ impl Book {
             match self.slot_of_mut(addr) {
                 // Whether it may have the address is for `decide` to say; that it has it is a fact.
                 Some(slot) => drop(slot.pool.adopt(addr, &holding.claim)),
-                None => drop(self.loose.entry(addr).or_default().insert(service.clone())),
+                None => drop(self.loose.entry(addr).or_default().enter(&holding.claim)),
             }
         }
         if !holding.addrs.is_empty() {
@@ -156,7 +156,7 @@ impl Book {
         self.surroundings.active_subnets.contains(&subnet)
     }
 
-    /// Refuses an address from outside the pools that somebody else holds or a Node has.
+    /// Refuses an address from outside the pools that a Node has, or somebody else who does not share it.
     pub fn check_loose(&self, addr: IpAddr, claim: &Claim) -> Result<(), Reason> {
         let addr = addr.to_canonical();
         if let Some(slot) = self.slot_of(addr) {
@@ -165,12 +165,7 @@ impl Book {
         if let Some(node) = self.surroundings.node_addresses.get(&addr) {
             return Err(reserved_for_node(addr, node));
         }
-        let others = self.loose.get(&addr).into_iter().flatten().filter(|holder| **holder != claim.service);
-        let holders = others.map(|holder| &**holder).collect::<Vec<_>>().join(",");
-        if holders.is_empty() {
-            return Ok(());
-        }
-        Err(Reason::AddressInUse { addr, service: claim.service.to_string(), holders })
+        self.loose.get(&addr).map_or(Ok(()), |hold| hold.admits(addr, claim))
     }
 
     fn slot_of_mut(&mut self, addr: IpAddr) -> Option<&mut Slot> {
@@ -181,11 +176,8 @@ impl Book {
         if let Some(slot) = self.slot_of_mut(addr) {
             slot.pool.release(addr, service);
         }
-        if let Some(holders) = self.loose.get_mut(&addr) {
-            holders.remove(service);
-            if holders.is_empty() {
-                self.loose.remove(&addr);
-            }
+        if self.loose.get_mut(&addr).is_some_and(|hold| hold.leave(service)) {
+            self.loose.remove(&addr);
         }
     }
 }

@@ -43,6 +43,17 @@ pub enum Placement {
     Auto,
 }
 
+impl Placement {
+    /// The value of the annotation `purelb.io/pool-type`; automatic groups have none.
+    pub const fn pool_type(self) -> Option<&'static str> {
+        match self {
+            Self::Local => Some("local"),
+            Self::Remote => Some("remote"),
+            Self::Auto => None,
+        }
+    }
+}
+
 /// Where the addresses of a group come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {

@@ -9,14 +9,35 @@
 //! - [`service`], [`alloc`]: what a Service asks for, and what it should get
 //! - [`report`](mod@report): what a group's status says
 //! - [`agent`]: what an LBNodeAgent says once it is understood
+//! - [`links`]: what the kernel of a node shows
+//! - [`want`]: what this node should hold
+//! - [`place`](mod@place): where an address goes on this node
+//! - [`plan`](mod@plan): what to do so that the kernel shows what the node should hold
+//! - [`model`]: a kernel in memory, for tests
+//! - [`members`], [`elect`](mod@elect): who is alive, and which node holds a local address
+//! - [`endpoints`]: which nodes have a ready endpoint of a Service
+//! - [`slots`]: who announces an address, as a Service's annotations say it
+//! - [`frames`]: the bytes by which neighbours learn that an address has moved
+//! - [`moment`]: time, which is always an argument
 //! - [`reason`]: every refusal and warning, once, with the sentence a person reads
 
 pub mod addr;
 pub mod agent;
 pub mod alloc;
 pub mod book;
+pub mod elect;
+pub mod endpoints;
+pub mod frames;
 pub mod group;
+pub mod links;
+pub mod members;
+pub mod model;
+pub mod moment;
+pub mod place;
+pub mod plan;
 pub mod pool;
 pub mod reason;
 pub mod report;
 pub mod service;
+pub mod slots;
+pub mod want;

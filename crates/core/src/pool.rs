@@ -187,8 +187,8 @@ impl Pool {
         let side = self.side_mut(family);
         let Some(hold) = side.held.get_mut(&at) else { return false };
         let before = hold.holders.len();
-        hold.holders.retain(|holder| &*holder.service != service);
-        let (released, empty) = (hold.holders.len() < before, hold.holders.is_empty());
+        let empty = hold.leave(service);
+        let released = hold.holders.len() < before;
         if empty && let Some(hold) = side.held.remove(&at) {
             side.give_back(at);
             self.unbind(family, at, hold.key);
@@ -302,9 +302,9 @@ impl Side {
     }
 }
 
-/// Everything known about one address in use.
-#[derive(Clone, Debug)]
-struct Hold {
+/// Everything known about one address in use, in a pool or in none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hold {
     key: Option<Arc<str>>,
     /// Nearly always one, so a list is smaller and faster than a map.
     holders: Vec<Claim>,
@@ -323,7 +323,8 @@ impl Hold {
         others.peek().is_some() && claim.key.is_some() && others.all(|holder| holder.key == claim.key)
     }
 
-    fn admits(&self, addr: IpAddr, claim: &Claim) -> Result<(), Reason> {
+    /// Whether a Service may join those who have the address.
+    pub(crate) fn admits(&self, addr: IpAddr, claim: &Claim) -> Result<(), Reason> {
         if self.others(claim).next().is_none() {
             return Ok(());
         }
@@ -341,7 +342,7 @@ impl Hold {
     }
 
     /// Enters a holder, or what changed about it, and answers with the key the address had before.
-    fn enter(&mut self, claim: &Claim) -> Option<Arc<str>> {
+    pub(crate) fn enter(&mut self, claim: &Claim) -> Option<Arc<str>> {
         let before = self.key.clone();
         if self.others(claim).next().is_none() || before.is_none() {
             self.key = claim.key.clone();
@@ -351,6 +352,12 @@ impl Hold {
             None => self.holders.push(claim.clone()),
         }
         before
+    }
+
+    /// Takes a holder off; whether nobody is left.
+    pub(crate) fn leave(&mut self, service: &str) -> bool {
+        self.holders.retain(|holder| &*holder.service != service);
+        self.holders.is_empty()
     }
 }
 

@@ -413,6 +413,29 @@ pub enum Reason {
         why: String,
     },
 
+    /// Who holds addresses of an external IPAM cannot be put on record.
+    #[error(
+        "ServiceGroup \"{group}\" gets its addresses from an IPAM, which is not asked because the ConfigMap \
+         purelb-external-holders cannot be kept: {why}; without that record an address could never be given back; \
+         apply PureLB's manifests again, with the allocator's rights"
+    )]
+    HoldersUnrecorded {
+        /// The group.
+        group: String,
+        /// What the API server said.
+        why: String,
+    },
+
+    /// Another LBNodeAgent is chosen before this one on every node.
+    #[error(
+        "LBNodeAgent {by} takes precedence on every node, so that no node follows this object; give this one a \
+         nodeSelector, or delete one of the two"
+    )]
+    AgentShadowed {
+        /// Namespace and name of the other one.
+        by: String,
+    },
+
     /// NetBox is accepted in the API and not yet asked for addresses.
     #[error(
         "ServiceGroup \"{group}\" takes its addresses from NetBox, which is not supported yet; use local, remote or external"
@@ -445,6 +468,88 @@ pub enum Reason {
         port: Port,
         /// The Service that has it.
         holder: String,
+    },
+
+    /// An address of a local group that no interface of this node serves.
+    #[error(
+        "{addr} of local group \"{group}\" is in no subnet of this node's interfaces; if it should be here, correct \
+         localInterface or interfaces of the LBNodeAgent, or make the group remote"
+    )]
+    NoLocalSubnet {
+        /// The address.
+        addr: IpAddr,
+        /// The group.
+        group: String,
+    },
+
+    /// An aggregate whose route would swallow traffic to somebody else.
+    #[error(
+        "{addr} is not announced: the route to {net} that comes with it would capture traffic to {what}; write a longer \
+         aggregation, such as /{}",
+        Family::of(*addr).max_prefix()
+    )]
+    AggregateCaptures {
+        /// The address.
+        addr: IpAddr,
+        /// The aggregate.
+        net: IpNet,
+        /// What is inside it.
+        what: String,
+    },
+
+    /// An address that somebody else takes off its interface again and again.
+    #[error(
+        "somebody keeps removing {addr} from {link}; it is put back with growing pauses; find out who manages {link} \
+         (NetworkManager, systemd-networkd, a script) and exclude it there"
+    )]
+    KeepsDisappearing {
+        /// The address.
+        addr: IpAddr,
+        /// The interface.
+        link: String,
+    },
+
+    /// An IPv6 address that another host answers for.
+    #[error("another host on {link} has {addr} already (duplicate address detection failed); find it and take it off")]
+    AddressDuplicate {
+        /// The address.
+        addr: IpAddr,
+        /// The interface.
+        link: String,
+    },
+
+    /// `externalTrafficPolicy: Local` came back on a local address after it had been set to Cluster.
+    #[error(
+        "externalTrafficPolicy was set back to Local and is left so: the address is on one node, and traffic reaches only \
+         the endpoints there; set it to Cluster, or write the annotation purelb.io/allow-local if this is what you want"
+    )]
+    PolicySetBack,
+
+    /// The kernel has no dummy interfaces.
+    #[error(
+        "the kernel of this node has no dummy interfaces, so {name} is an ifb; addresses work all the same, but load the \
+         kernel module dummy if you can"
+    )]
+    NoDummyInterface {
+        /// The virtual interface.
+        name: String,
+    },
+
+    /// There are LBNodeAgents, but none for this node.
+    #[error(
+        "no LBNodeAgent selects node {node}, so that it announces nothing; label the node, or create an LBNodeAgent \
+         without nodeSelector"
+    )]
+    NodeDeselected {
+        /// The node.
+        node: String,
+    },
+
+    /// No LBNodeAgent says how this node announces.
+    #[error("no LBNodeAgent with spec.local is for node {node}, so that it announces nothing; create one")]
+    NoNodeAgent {
+        /// The node.
+        node: String,
     },
 
     /// A local interface pattern that is no regular expression.
@@ -501,6 +606,22 @@ pub enum Reason {
     SelectorInvalid {
         /// What is wrong with it, and what to write.
         problem: String,
+    },
+
+    /// A node selector that keeps its LBNodeAgent from every node; its own reason, for scripts wait for the word.
+    #[error("nodeSelector could not be evaluated ({problem}); this LBNodeAgent applies to no node")]
+    InvalidNodeSelector {
+        /// What is wrong with it, and what to write.
+        problem: String,
+    },
+
+    /// Another LBNodeAgent counts on a node that this one is for, too.
+    #[error("LBNodeAgent {by} takes precedence on node {node}")]
+    ConfigIgnored {
+        /// The one that counts.
+        by: String,
+        /// The node.
+        node: String,
     },
 
     /// Old and new name of one LBNodeAgent field, with different values.

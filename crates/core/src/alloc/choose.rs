@@ -192,7 +192,9 @@ impl Asked<'_> {
     /// The families to serve. A Service that names none keeps those it has, or gets whichever the group has, IPv6 first.
     fn wanted(&self) -> Vec<Family> {
         if !self.svc.families.is_empty() {
-            return self.svc.families.clone();
+            let mut families = self.svc.families.clone();
+            families.dedup();
+            return families;
         }
         let mut held: Vec<_> = self.held.iter().map(|addr| Family::of(*addr)).collect();
         held.dedup();

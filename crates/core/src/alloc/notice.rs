@@ -88,7 +88,16 @@ pub(super) fn refusal(svc: &ServiceView, addrs: &[IpAddr], reason: &Reason) -> N
     if addrs.is_empty() {
         return Notice::warning("AllocationFailed", format!("Failed to allocate IP for \"{}\": {reason}", svc.key));
     }
+    if is_about_growth(reason) {
+        let message = format!("Incremental multi-pool allocation refused for \"{}\": {reason}", svc.key);
+        return Notice::warning("AllocationFailed", message);
+    }
     Notice::warning(reason.name(), reason.to_string())
+}
+
+/// Whether a Service with addresses is refused further ones of other ranges.
+fn is_about_growth(reason: &Reason) -> bool {
+    matches!(reason, Reason::MultiPoolAndBalancePools | Reason::MultiPoolShared | Reason::MultiPoolSpans { .. })
 }
 
 /// The status as the first documents of PureLB show it.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::addr::{AddrRange, Aggregation, parse_subnet};
 use crate::book::{Holding, Surroundings};
-use crate::group::{Entry, Ranges, clashes};
+use crate::group::{Entry, Placement, Ranges, clashes};
 use crate::pool::{Port, Protocol};
 use crate::service::Asks;
 
@@ -256,12 +256,13 @@ fn mp_14_and_15_only_services_of_our_classes_are_handled() {
 }
 
 #[test]
-fn somebody_elses_ingress_is_left_alone() {
+fn mp_6_and_b45_somebody_elses_ingress_is_left_alone() {
     let town = Town::new(&[group("default", &["1.2.3.0/24"])]);
     for foreign in [Ingress { addr: None, plain: false }, Ingress::of("9.9.9.9".parse().unwrap())] {
         let mut svc = svc("a");
         svc.ingress = vec![foreign];
         assert_eq!(decide(&town.scope, &town.book, &svc), Decision::LeaveAlone);
+        assert_eq!(decide(&town.scope, &town.book, &svc.multi(true)), Decision::LeaveAlone);
     }
 }
 
@@ -277,7 +278,7 @@ fn bug_14_a_lost_brand_is_repaired_unless_somebody_else_has_the_address() {
 }
 
 #[test]
-fn an_assigned_address_stays_when_its_group_is_edited_deleted_or_changed_by_annotation() {
+fn b26_an_assigned_address_stays_when_its_group_is_edited_deleted_or_changed_by_annotation() {
     let mut town = Town::new(&[group("default", &["1.2.3.0/31"]), group("other", &["4.5.6.0/31"])]);
     town.put(svc("a"));
     let moved = town.edit("test/a", |svc| svc.asks.group = Some("other".into()));
@@ -323,7 +324,7 @@ fn re_evaluate_without_a_reason_to_move_keeps_the_address() {
 }
 
 #[test]
-fn re_evaluate_gives_an_orphan_a_new_home() {
+fn b26_re_evaluate_gives_an_orphan_a_new_home() {
     let mut town = Town::new(&[group("default", &["1.2.3.0/31"])]);
     town.put(svc("a"));
     *town.ranges("default") = group("x", &["1.2.3.8/31"]).ranges().unwrap().clone();
@@ -396,7 +397,7 @@ fn b20_two_services_that_already_hold_one_address_keep_it_and_are_told() {
 }
 
 #[test]
-fn a_missing_group_is_a_sentence_that_says_what_to_create() {
+fn ns_8_and_b23_a_missing_group_is_a_sentence_that_says_what_to_create() {
     let mut town = Town::new(&[]);
     let wish = town.put(svc("a"));
     assert_eq!(wish.condition.reason, "NoGroups");
@@ -411,8 +412,19 @@ fn a_missing_group_is_a_sentence_that_says_what_to_create() {
 }
 
 #[test]
+fn al_1_an_address_that_somebody_shows_is_skipped() {
+    let mut town = Town::new(&[group("default", &["1.2.3.0/30"])]);
+    let mut shows = svc("a");
+    shows.ingress = vec![Ingress::of("1.2.3.0".parse().unwrap())];
+    town.book.hold(Holding { uid: shows.uid.clone(), claim: shows.claim(), addrs: shows.addresses() });
+    assert_eq!(town.put(svc("b")).text(), "1.2.3.1");
+}
+
+#[test]
 fn al_8_skip_ipv6_dad_follows_the_group() {
     let mut skipping = group("default", &["1.2.3.0/24"]);
     skipping.skip_ipv6_dad = true;
-    assert!(Town::new(&[skipping]).put(svc("a")).brand.skip_ipv6_dad);
+    let mut town = Town::new(&[skipping, group("plain", &["4.5.6.0/24"])]);
+    assert!(town.put(svc("a")).brand.skip_ipv6_dad);
+    assert!(!town.put(svc("b").from("plain")).brand.skip_ipv6_dad);
 }

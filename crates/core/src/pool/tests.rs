@@ -83,13 +83,74 @@ fn lp_4_and_5_a_shared_address_counts_once_until_the_last_holder_goes() {
 }
 
 #[test]
+fn lp_8_a_pool_knows_the_addresses_of_both_its_families() {
+    let both = pool(&["192.168.1.0/31", "2001:db8::10/127"]);
+    for (addr, inside) in [
+        ("192.168.1.0", true),
+        ("192.168.1.1", true),
+        ("192.168.1.2", false),
+        ("2001:db8::11", true),
+        ("2001:db8::12", false),
+    ] {
+        assert_eq!(both.contains(ip(addr)), inside, "{addr}");
+        assert!(!pool(&[]).contains(ip(addr)), "an empty pool contains nothing");
+    }
+}
+
+#[test]
+fn lp_10_an_ipv4_address_written_as_ipv6_counts_as_ipv4() {
+    let mut pool = pool(&["192.168.1.0/31", "2001:db8::/127"]);
+    pool.take(ip("::ffff:192.168.1.0"), &claim("ns/a", None, &[80])).unwrap();
+    pool.take(ip("2001:db8::"), &claim("ns/a", None, &[80])).unwrap();
+    assert_eq!((pool.in_use(Family::V4), pool.in_use(Family::V6)), (1, 1));
+    assert_eq!(pool.take_next(Family::V4, &claim("ns/b", None, &[80])), Ok(ip("192.168.1.1")));
+}
+
+#[rstest::rstest]
+#[case::nobody_has_it("1.2.3.1", claim("ns/new", None, &[80]), None)]
+#[case::its_own("1.2.3.0", claim("ns/a", Some("k"), &[80]), None)]
+#[case::its_own_without_the_key("1.2.3.0", claim("ns/a", None, &[80]), None)]
+#[case::its_own_with_another_key("1.2.3.0", claim("ns/a", Some("other"), &[80]), None)]
+#[case::no_key("1.2.3.0", claim("ns/new", None, &[81]), Some("AddressInUse"))]
+#[case::same_key_same_port("1.2.3.0", claim("ns/new", Some("k"), &[80]), Some("PortInUse"))]
+#[case::same_key_other_port("1.2.3.0", claim("ns/new", Some("k"), &[81]), None)]
+fn sh_2_who_may_have_an_address(#[case] addr: &str, #[case] asks: Claim, #[case] refusal: Option<&str>) {
+    let mut pool = pool(&["1.2.3.0/30"]);
+    pool.take(ip("1.2.3.0"), &claim("ns/a", Some("k"), &[80])).unwrap();
+    assert_eq!(pool.available(ip(addr), &asks).err().map(|reason| reason.name()), refusal);
+}
+
+#[test]
+fn sh_9_addresses_in_use_are_counted_not_services() {
+    let mut pool = pool(&["1.2.3.0/30"]);
+    let mut counts = Vec::new();
+    for service in ["ns/a", "ns/b"] {
+        pool.take_next(Family::V4, &claim(service, None, &[80])).unwrap();
+        counts.push(pool.in_use(Family::V4));
+    }
+    for (addr, service) in [("1.2.3.0", "ns/a"), ("1.2.3.1", "ns/b")] {
+        pool.release(ip(addr), service);
+        counts.push(pool.in_use(Family::V4));
+    }
+    for n in 0..3 {
+        pool.take_next(Family::V4, &claim(&format!("ns/s{n}"), Some("k"), &[80 + n])).unwrap();
+        counts.push(pool.in_use(Family::V4));
+    }
+    for n in 0..3 {
+        pool.release(ip("1.2.3.0"), &format!("ns/s{n}"));
+        counts.push(pool.in_use(Family::V4));
+    }
+    assert_eq!(counts, [1, 2, 1, 0, 1, 1, 1, 1, 1, 0]);
+}
+
+#[test]
 fn lp_6_size_counts_both_families() {
     let pool = pool(&["192.168.1.0/31", "2001:db8::1"]);
     assert_eq!((pool.size(Family::V4), pool.size(Family::V6)), (2, 1));
 }
 
 #[test]
-fn overlapping_ranges_give_each_address_once_and_end() {
+fn bug_1_overlapping_ranges_give_each_address_once_and_end() {
     let mut merged = pool(&["10.0.0.4/31", "10.0.0.0-10.0.0.7", "10.0.0.2/32"]);
     assert_eq!(merged.size(Family::V4), 8);
     let last_octets: Vec<_> = drain(&mut merged, Family::V4).iter().map(|a| a[7..].to_owned()).collect();

@@ -66,6 +66,25 @@ fn what_the_ipam_gives_is_checked_against_the_book_the_families_and_the_nodes() 
 }
 
 #[test]
+fn an_address_that_an_ipam_gives_twice_is_shared_by_key_and_port_as_in_a_pool() {
+    let mut town = town_with(svc("a").from("ext").shared("k"));
+    answered(&mut town, "test/a", &["192.0.2.7"]);
+    for (name, asks, expected) in [
+        ("test/joins", svc("joins").from("ext").shared("k").port(443), "192.0.2.7"),
+        ("test/clashes", svc("clashes").from("ext").shared("k"), "PortInUse"),
+        ("test/other", svc("other").from("ext").shared("other").port(444), "AddressInUse"),
+        ("test/alone", svc("alone").from("ext").port(445), "AddressInUse"),
+    ] {
+        town.services.insert(name.into(), asks);
+        assert_eq!(answered(&mut town, name, &["192.0.2.7"]).text(), expected, "{name}");
+    }
+    // An edit: a stays where it is and shares with nobody. What the address was bound to says nothing any more.
+    town.edit("test/a", |svc| svc.asks.sharing_key = None);
+    town.services.insert("test/late".into(), svc("late").from("ext").shared("k").port(446));
+    assert_eq!(answered(&mut town, "test/late", &["192.0.2.7"]).text(), "AddressInUse");
+}
+
+#[test]
 fn bug_6_an_ipam_that_is_away_delays_only_its_own_group() {
     let mut town = town_with(svc("a").from("ext"));
     let svc_a = town.services["test/a"].clone();

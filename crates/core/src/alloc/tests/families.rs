@@ -20,12 +20,29 @@ fn fam_4_single_to_dual_adds_and_fam_3_dual_to_single_releases() {
 }
 
 #[test]
-fn the_order_of_the_addresses_is_that_of_the_families() {
+fn lp_7_the_order_of_the_addresses_is_that_of_the_families() {
     let mut town = Town::new(&[dual_group()]);
     let wish = town.put(svc("a").families(&[Family::V6, Family::V4]));
     assert_eq!(wish.text(), "2001:db8::, 1.2.3.0");
     town.put(svc("b"));
     assert_eq!(town.edit("test/b", |svc| svc.families = vec![Family::V6, Family::V4]).text(), "2001:db8::1, 1.2.3.1");
+}
+
+#[test]
+fn fam_2_a_service_that_has_what_it_wants_keeps_it() {
+    let mut town = Town::new(&[dual_group()]);
+    for (name, family) in [("four", Family::V4), ("six", Family::V6)] {
+        let first = town.put(svc(name).families(&[family]));
+        let again = town.look(&format!("test/{name}"));
+        assert_eq!((again.addrs.clone(), again.events()), (first.addrs, vec![]));
+    }
+}
+
+#[test]
+fn fam_6_a_family_named_twice_counts_once() {
+    let mut town = Town::new(&[dual_group()]);
+    assert_eq!(town.put(svc("a").families(&[Family::V4, Family::V4])).text(), "1.2.3.0");
+    assert!(town.look("test/a").events().is_empty());
 }
 
 #[test]
@@ -48,7 +65,7 @@ fn fam_7_addresses_of_an_unwanted_family_all_go() {
 }
 
 #[test]
-fn grp_10_a_service_without_families_gets_one_address_ipv6_first_and_keeps_it() {
+fn grp_10_and_fam_1_a_service_without_families_gets_one_address_ipv6_first_and_keeps_it() {
     let mut town = Town::new(&[dual_group(), group("v4", &["4.5.6.0/24"])]);
     assert_eq!(town.put(svc("a").families(&[])).text(), "2001:db8::");
     assert_eq!(town.look("test/a").text(), "2001:db8::", "no flapping between the families");

@@ -13,7 +13,7 @@ fn multi(pools: &[&str]) -> Group {
 const BOTH: [&str; 2] = ["10.1.0.0/16", "10.2.0.0/16"];
 
 #[test]
-fn mp_1_and_2_the_annotation_overrides_the_group_both_ways() {
+fn mp_1_2_and_4_the_annotation_overrides_the_group_both_ways() {
     let pools = ["10.1.0.8/30", "10.2.0.8/30"];
     let mut town = Town::new(&[multi(&pools)]).with_active(&BOTH);
     let wish = town.put(svc("a"));
@@ -96,6 +96,10 @@ fn mp_18_addresses_of_two_groups_do_not_grow() {
     town.put(svc("a").from("other"));
     let spans = town.edit("test/a", |svc| svc.asks.group = None);
     assert_eq!((spans.text().as_str(), spans.condition.reason.as_str()), ("10.3.0.8", "MultiPoolSpans"));
+    let told = "Incremental multi-pool allocation refused for \"test/a\": ";
+    assert_eq!(spans.events(), ["AllocationFailed"]);
+    assert!(spans.notices[0].message.starts_with(told), "{}", spans.notices[0].message);
+    assert!(spans.notices[0].message.contains("other") && spans.notices[0].message.contains("default"));
 }
 
 #[test]

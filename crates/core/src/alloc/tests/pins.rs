@@ -27,6 +27,18 @@ fn al_2_sharing_a_pinned_address_needs_key_and_port() {
 }
 
 #[test]
+fn al_3_who_shares_an_address_cannot_change_its_key() {
+    let mut town = Town::new(&[group("test", &["2001:db8::/126"])]);
+    let six = |name: &str| svc(name).families(&[Family::V6]).pinned("2001:db8::3").shared("share");
+    assert_eq!(town.put(six("s4")).text(), "2001:db8::3");
+    assert_eq!(town.put(six("s3").port(443)).text(), "2001:db8::3");
+    let refused = town.edit("test/s3", |svc| svc.asks.sharing_key = Some("other".into()));
+    assert_eq!((refused.text().as_str(), refused.condition.reason.as_str()), ("2001:db8::3", "AddressInUse"));
+    town.delete("test/s4");
+    assert_eq!(town.look("test/s3").condition.reason, "Assigned", "alone it may");
+}
+
+#[test]
 fn al_5_without_a_default_group_only_pins_and_named_groups_work() {
     let mut town = Town::new(&[group("test", &["1.2.3.0/31"])]);
     assert_eq!(town.put(svc("a").pinned("1.2.3.0")).text(), "1.2.3.0");
@@ -45,6 +57,9 @@ fn al_6_a_pin_wins_over_the_group_annotation_and_says_so() {
     let wish = town.put(svc("y").pinned("4.5.6.7").from("a"));
     assert_eq!((wish.text(), wish.brand.from.as_deref()), ("4.5.6.7".into(), Some("b")));
     assert_eq!(wish.events(), ["ConfigurationWarning", "AddressAssigned"]);
+    let told =
+        "Both the addresses annotation and the service-group annotation were provided. service-group will be ignored.";
+    assert_eq!((wish.notices[0].severity, wish.notices[0].message.as_str()), (Severity::Normal, told));
 }
 
 #[test]
@@ -54,6 +69,8 @@ fn al_7_the_annotation_comes_before_the_deprecated_field() {
     by_field.load_balancer_ip = Some("1.2.3.9".into());
     let wish = town.put(by_field.clone());
     assert_eq!((wish.text(), wish.events()), ("1.2.3.9".into(), vec!["DeprecationWarning", "AddressAssigned"]));
+    let told = "Service.Spec.LoadBalancerIP is deprecated, please use the \"purelb.io/addresses\" annotation instead";
+    assert_eq!((wish.notices[0].severity, wish.notices[0].message.as_str()), (Severity::Normal, told));
     by_field.key = "test/b".into();
     assert_eq!(town.put(by_field.pinned("1.2.3.8")).text(), "1.2.3.8");
     let both = town.put(svc("c").dual().pinned("2001:db8::5, 1.2.3.5"));

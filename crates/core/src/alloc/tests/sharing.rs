@@ -14,6 +14,14 @@ fn sh_1_dual_stack_sharers_get_the_same_addresses() {
 }
 
 #[test]
+fn b44_a_sharing_key_means_the_same_in_every_namespace() {
+    let mut town = Town::new(&[group("default", &["1.2.3.0/24"])]);
+    assert_eq!(town.put(svc("red/a").shared("k")).text(), "1.2.3.0");
+    assert_eq!(town.put(svc("blue/a").shared("k").port(81)).text(), "1.2.3.0");
+    assert_eq!(town.put(svc("blue/b").shared("k")).text(), "PortInUse");
+}
+
+#[test]
 fn sh_8_keys_are_told_apart() {
     let mut town = Town::new(&[group("default", &["1.2.3.0/24"])]);
     assert_eq!(town.put(svc("a").shared("A")).text(), "1.2.3.0");

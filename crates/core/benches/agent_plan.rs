@@ -1,0 +1,179 @@
+//! Measures what one node's agent decides: everything from cold, and one changed Service.
+
+use std::collections::BTreeSet;
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use purelb_core::addr::{AddrRange, Aggregation, Family};
+use purelb_core::agent::{AddressOptions, AgentConfig, LocalInterface};
+use purelb_core::group::{Entry, Group, Placement, Ranges, Source};
+use purelb_core::links::{DefaultRoute, HeldAddr, Link, LinkKind, LinkNews, Links};
+use purelb_core::members::{LeaseView, Timing};
+use purelb_core::model::ModelKernel;
+use purelb_core::moment::Moment;
+use purelb_core::want::{AgentService, Setup, State};
+
+const SERVICES: u32 = 10_000;
+const NOW: Moment = Moment(Duration::from_secs(1000));
+
+/// A Service with a virtual or a local address; the local ones are spread over ten nodes.
+fn service(number: u32, local: bool) -> AgentService {
+    let base: u32 = if local { 0xac10_0100 } else { 0x0a09_0000 };
+    AgentService {
+        key: format!("test/service-{number}").into(),
+        ours: true,
+        addrs: vec![IpAddr::V4(Ipv4Addr::from_bits(base + number))],
+        policy_local: false,
+        allow_local: false,
+        shared: false,
+        affinity: false,
+        skip_ipv6_dad: false,
+        pool_type: None,
+        from: None,
+        announcing: [None, None],
+        policy_rewritten: false,
+    }
+}
+
+fn links() -> Links {
+    let link = |name: &str, kind, addr: [u8; 4], prefix| Link {
+        name: name.into(),
+        kind,
+        up: true,
+        carrier: true,
+        mac: None,
+        promote_secondaries: Some(true),
+        addrs: vec![HeldAddr { protocol: 1, ..HeldAddr::plain(IpAddr::V4(addr.into()), prefix) }],
+    };
+    let lo = link("lo", LinkKind::Loopback, [127, 0, 0, 1], 8);
+    let eth0 = link("eth0", LinkKind::Other, [172, 16, 0, 10], 16);
+    let lb = Link { addrs: Vec::new(), ..link("kube-lb0", LinkKind::Dummy, [0; 4], 32) };
+    let route = DefaultRoute { family: Family::V4, metric: 0, link: 2, gateway: None };
+    Links { by_index: [(1, lo), (2, eth0), (3, lb)].into(), default_routes: vec![route] }
+}
+
+fn group() -> Group {
+    let range = AddrRange::parse("10.9.0.0/16").expect("a range");
+    let (text, subnet) = (range.typed(), "10.9.0.0/16".parse().expect("a subnet"));
+    let entry = Entry { field: "spec".into(), text, range, subnet, aggregation: Aggregation::Prefix(32) };
+    Group {
+        namespace: "purelb-system".into(),
+        name: "far".into(),
+        placement: Placement::Remote,
+        source: Source::Ranges(Ranges { v4: vec![entry], ..Ranges::default() }),
+        skip_ipv6_dad: false,
+        namespaces: Vec::new(),
+        enforce_namespaces: false,
+        namespace_default: false,
+    }
+}
+
+fn lease(node: &str, renewed: &str) -> LeaseView {
+    LeaseView {
+        node: node.into(),
+        renewed: Some(renewed.into()),
+        duration: Some(Duration::from_secs(10)),
+        subnets: BTreeSet::from(["172.16.0.0/16".parse().expect("a subnet")]),
+        version: Some(1),
+        saw: Some(u64::MAX),
+        ..LeaseView::default()
+    }
+}
+
+/// A node that knows all but the Services.
+fn node() -> State {
+    let timing = Timing { duration: Duration::from_secs(10), renew_deadline: Duration::from_secs(8) };
+    let mut state = State::new("node-0", timing);
+    let config = AgentConfig {
+        namespace: "purelb-system".into(),
+        name: "default".into(),
+        local_interface: LocalInterface::DefaultRoute,
+        interfaces: Vec::new(),
+        virtual_interface: "kube-lb0".into(),
+        garp: None,
+        on_nic: AddressOptions::default(),
+        on_virtual: AddressOptions::default(),
+    };
+    state.hear_links(LinkNews::Everything(links()), NOW);
+    state.set_setup(Setup::Config(config)).expect("a good configuration");
+    state.set_groups(vec![group()]);
+    state.set_synced(true);
+    state.hear_leases((1..10).map(|i| lease(&format!("node-{i}"), "then")).collect(), NOW);
+    state.want(NOW);
+    let wish = state.lease_wish();
+    state.renewing("now".into(), &wish, NOW);
+    state.hear_lease(lease("node-0", "now"), NOW);
+    state.want(NOW);
+    state
+}
+
+/// A node that knows 10,000 Services, every `nth` of them with a local address, and has decided nothing yet.
+fn full(nth: u32) -> State {
+    let mut state = node();
+    (0..SERVICES).for_each(|number| state.set_service(service(number, number % nth == 1)));
+    state
+}
+
+/// A node whose kernel shows everything it should.
+fn settled() -> State {
+    let (mut state, mut kernel) = (full(2), ModelKernel::new(links()));
+    loop {
+        state.want(NOW);
+        let steps = state.steps(NOW, usize::MAX);
+        if steps.is_empty() {
+            state.take_changes();
+            return state;
+        }
+        for step in &steps {
+            let (result, news) = kernel.apply(step, NOW);
+            news.into_iter().for_each(|news| state.hear_links(news, NOW));
+            state.applied(step, result, NOW);
+        }
+    }
+}
+
+/// How long this thread was on a CPU, so that a busy machine does not count.
+fn on_cpu() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a kernel with schedstat");
+    let nanos = text.split(' ').next().and_then(|first| first.parse().ok()).expect("a number of nanoseconds");
+    Duration::from_nanos(nanos)
+}
+
+/// Time on the CPU to decide what to hold and what to do, for 10,000 Services never seen before.
+fn cold(times: u64, nth: u32) -> Duration {
+    let mut spent = Duration::ZERO;
+    for _ in 0..times {
+        let mut state = full(nth);
+        let before = on_cpu();
+        state.want(NOW);
+        black_box(state.steps(NOW, usize::MAX));
+        spent += on_cpu() - before;
+    }
+    spent
+}
+
+fn agent_plan(c: &mut Criterion) {
+    let mut bench = c.benchmark_group("agent_plan");
+    bench.sample_size(20);
+    bench.bench_function("10000 virtual services from cold", |b| b.iter_custom(|times| cold(times, u32::MAX)));
+    // Half of them elected among ten nodes: 50,000 hashes more.
+    bench.bench_function("10000 services from cold, half of them local", |b| b.iter_custom(|times| cold(times, 2)));
+    bench.bench_function("one changed service", |b| {
+        let mut state = settled();
+        let mut policy_local = false;
+        b.iter(|| {
+            policy_local = !policy_local;
+            state.set_service(AgentService { policy_local, ..service(4000, false) });
+            state.want(NOW);
+            let steps = state.steps(NOW, 128);
+            steps.iter().for_each(|step| state.applied(step, Ok(()), NOW));
+            black_box(state.take_changes().len() + steps.len())
+        });
+    });
+    bench.finish();
+}
+
+criterion_group!(benches, agent_plan);
+criterion_main!(benches);

@@ -1,0 +1,107 @@
+//! What the watch has shown of this process's own renewals, and what this node may therefore do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::LeaseView;
+use crate::moment::Moment;
+
+/// Our own Lease, as far as this process wrote it.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    /// How long after a renewal was sent addresses may be held.
+    hold: Duration,
+    /// The renewals that the watch may still show, oldest first.
+    sent: Vec<Renewal>,
+    last_sent: Option<Moment>,
+    /// When the newest renewal that the watch has shown was sent.
+    shown: Option<Moment>,
+    /// The subnets that others can know of, each since when.
+    listed: BTreeMap<IpNet, Listed>,
+}
+
+#[derive(Clone, Debug)]
+struct Renewal {
+    sent: Moment,
+    renew_time: String,
+    subnets: BTreeSet<IpNet>,
+}
+
+/// Since when others can know that this node serves a subnet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listed {
+    /// The version of our Lease that first said so.
+    pub version: u64,
+    /// When the watch showed it.
+    pub shown: Moment,
+}
+
+impl Own {
+    pub fn new(hold: Duration) -> Self {
+        Self { hold, sent: Vec::new(), last_sent: None, shown: None, listed: BTreeMap::new() }
+    }
+
+    /// A renewal goes out. What it leaves out may be gone for the others from now on, whatever the watch shows of
+    /// earlier renewals.
+    pub fn renewing(&mut self, renew_time: String, subnets: BTreeSet<IpNet>, now: Moment) {
+        self.listed.retain(|subnet, _| subnets.contains(subnet));
+        // A renewal that comes back later than this allows nothing any more.
+        self.sent.retain(|renewal| renewal.sent + self.hold > now);
+        self.sent.push(Renewal { sent: now, renew_time, subnets });
+        self.last_sent = Some(now);
+    }
+
+    /// Our own Lease as the watch shows it.
+    pub fn hear(&mut self, lease: &LeaseView, now: Moment) {
+        self.listed.retain(|subnet, _| lease.subnets.contains(subnet));
+        let ours = self.sent.iter().position(|renewal| Some(&renewal.renew_time) == lease.renewed.as_ref());
+        let Some(place) = ours else { return };
+        let lapsed = self.fence().is_none_or(|fence| now >= fence);
+        if lapsed {
+            // Others may have buried this node meanwhile: it joins anew.
+            self.listed.clear();
+        }
+        self.shown = Some(self.sent[place].sent);
+        self.sent.drain(..=place);
+        let listed = Listed { version: lease.version.unwrap_or(u64::MAX), shown: now };
+        for subnet in &lease.subnets {
+            if self.sent.iter().all(|later| later.subnets.contains(subnet)) {
+                self.listed.entry(*subnet).or_insert(listed);
+            }
+        }
+    }
+
+    /// Our own Lease was deleted, and others may take over.
+    pub fn gone(&mut self) {
+        self.shown = None;
+        self.listed.clear();
+    }
+
+    pub fn fence(&self) -> Option<Moment> {
+        self.shown.map(|sent| sent + self.hold)
+    }
+
+    /// Since when others can know that this node serves an address.
+    pub fn listed(&self, addr: IpAddr) -> Option<Listed> {
+        let listed = self.listed.iter().filter(|(subnet, _)| subnet.contains(&addr));
+        listed.map(|(_, listed)| *listed).min_by_key(|listed| listed.version)
+    }
+
+    /// Whether the watch has shown everything that was written before a moment.
+    pub fn proves(&self, moment: Moment) -> bool {
+        self.shown.is_some_and(|sent| sent >= moment)
+    }
+
+    /// From when on nothing sent so far can allow this node to hold anything, so that what it believes does no harm.
+    pub fn idle_from(&self) -> Moment {
+        self.last_sent.map_or(Moment::default(), |sent| sent + self.hold)
+    }
+
+    /// Whether renewals go out, and none has since a moment.
+    pub fn sent_before(&self, moment: Moment) -> bool {
+        self.last_sent.is_some_and(|sent| sent < moment)
+    }
+}

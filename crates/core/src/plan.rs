@@ -1,0 +1,210 @@
+//! What to do so that the kernel shows what this node should hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::agent::Garp;
+use crate::links::{HeldAddr, Link, LinkKind, Links, OUR_PROTOCOL};
+use crate::moment::Moment;
+
+pub(crate) use planner::{Planner, Shown};
+
+mod planner;
+
+/// The whole wish for a node's kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Desired {
+    /// The virtual interface; `None` while nothing says that there should be one.
+    pub virtual_link: Option<Arc<str>>,
+    /// Virtual interfaces of earlier configurations: removed once nothing is on them, if they are ours.
+    pub former_links: BTreeSet<Arc<str>>,
+    /// The addresses to hold, each on one interface.
+    pub addrs: BTreeMap<IpAddr, WantedAddr>,
+}
+
+/// How an address should be held.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct WantedAddr {
+    /// The interface, by name: the virtual one may have to be made first.
+    pub link: Arc<str>,
+    /// The prefix length.
+    pub prefix: u8,
+    /// Whether the kernel should leave the subnet's route away.
+    pub no_prefix_route: bool,
+    /// Whether to skip duplicate address detection.
+    pub no_dad: bool,
+    /// How long the kernel should keep it.
+    pub lifetime: Lifetime,
+    /// How neighbours are told when it is taken over; `None` for virtual addresses, and where nobody should be told.
+    pub tell: Option<Garp>,
+}
+
+/// How long the kernel keeps an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Lifetime {
+    /// For ever.
+    Forever,
+    /// Until a moment; the kernel counts in whole seconds and is told the next lower number.
+    Until {
+        /// When it goes unless the wish changes before.
+        valid: Moment,
+        /// From when on the kernel does not choose it as a source.
+        preferred: Moment,
+    },
+}
+
+/// One thing to do to the kernel. Applying a step twice does no harm.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Step {
+    /// Make the virtual interface: a dummy, or an ifb where the kernel has none.
+    MakeLink {
+        /// Its name.
+        name: String,
+    },
+    /// Switch an interface of ours on, and `promote_secondaries` with it.
+    SetUp {
+        /// Its index.
+        link: u32,
+    },
+    /// Remove an interface that is ours.
+    DropLink {
+        /// Its index.
+        link: u32,
+    },
+    /// Put an address on an interface, or change lifetime and mark of one that is there.
+    PutAddr {
+        /// The interface.
+        link: u32,
+        /// The address.
+        addr: IpAddr,
+        /// Its prefix length.
+        prefix: u8,
+        /// Leave the subnet's route away.
+        no_prefix_route: bool,
+        /// Skip duplicate address detection.
+        no_dad: bool,
+        /// Seconds until the kernel removes it; `None` is never.
+        valid: Option<u32>,
+        /// Seconds until the kernel stops preferring it; not used where `valid` is never.
+        preferred: u32,
+        /// Whether the same address is there already, so that this only refreshes or changes it.
+        refresh: bool,
+    },
+    /// Take an address off an interface.
+    DropAddr {
+        /// The interface.
+        link: u32,
+        /// The address.
+        addr: IpAddr,
+        /// Its prefix length.
+        prefix: u8,
+        /// Why, in the words of the log and the metric.
+        why: Why,
+    },
+}
+
+/// Why an address leaves an interface.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "camelCase")]
+pub enum Why {
+    /// No Service has it any more.
+    NoService,
+    /// Another node was elected.
+    LostElection,
+    /// No live node serves its subnet.
+    NoEligibleNodes,
+    /// externalTrafficPolicy is Local and no endpoint on this node is ready.
+    NoEndpoints,
+    /// No interface and no group says where it goes.
+    NoLocalInterface,
+    /// No LBNodeAgent is for this node.
+    NoConfig,
+    /// The lease could not be renewed in time, so that another node may take over.
+    Fenced,
+    /// It is held with another prefix length, on another interface or with other flags.
+    Changed,
+    /// It must not be announced at all: a node's own, a gateway, a network or broadcast address, a captured route.
+    Refused,
+    /// The agent stops.
+    Shutdown,
+}
+
+/// An address taken over on an interface, of which the neighbours are to be told.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Telling {
+    /// The interface.
+    pub link: u32,
+    /// The address.
+    pub addr: IpAddr,
+    /// How often and when.
+    pub how: Garp,
+}
+
+/// Until a lifetime's end, in the kernel's whole seconds.
+pub fn whole_seconds(from: Moment, to: Moment) -> u32 {
+    let left: Duration = to.since(from);
+    u32::try_from(left.as_secs()).unwrap_or(u32::MAX - 1).min(u32::MAX - 1)
+}
+
+/// What a plan must know beside wish and kernel.
+#[derive(Clone, Copy)]
+pub struct Ownership<'a> {
+    /// Whether an address on an interface was put there by us. Nothing else is ever taken off.
+    pub is_ours: &'a dyn Fn(u32, &HeldAddr) -> bool,
+    /// Why this node does not hold an address.
+    pub why: &'a dyn Fn(IpAddr) -> Why,
+}
+
+/// Everything to do so that the kernel shows what is desired; nothing, if it does already.
+///
+/// Where an interface must be made first, what goes on it follows in the next plan.
+pub fn plan(desired: &Desired, links: &Links, now: Moment, own: Ownership<'_>) -> Vec<Step> {
+    let mut shown: BTreeMap<IpAddr, Vec<Shown>> = desired.addrs.keys().map(|addr| (*addr, Vec::new())).collect();
+    for (index, link) in &links.by_index {
+        for held in &link.addrs {
+            shown.entry(held.addr).or_default().push((*index, *held));
+        }
+    }
+    let mut planner = Planner::new(desired, links, now, own);
+    planner.links();
+    for (addr, shown) in &shown {
+        planner.addr(*addr, shown);
+    }
+    planner.finish()
+}
+
+/// At the start, before the API server answers: addresses of our own on virtual interfaces become permanent, so that
+/// the lifetime a predecessor left them does not end. Nothing else is touched.
+pub fn adopt(links: &Links) -> Vec<Step> {
+    let virtuals = links.by_index.iter().filter(|(_, link)| link.is_virtual());
+    let ours = virtuals.flat_map(|(index, link)| link.addrs.iter().map(|held| (*index, held)));
+    ours.filter(|(_, held)| held.protocol == OUR_PROTOCOL && held.valid_until.is_some())
+        .map(|(link, held)| Step::PutAddr {
+            link,
+            addr: held.addr,
+            prefix: held.prefix,
+            no_prefix_route: held.no_prefix_route,
+            no_dad: held.no_dad,
+            valid: None,
+            preferred: 0,
+            refresh: true,
+        })
+        .collect()
+}
+
+/// The interface kube-proxy keeps its own addresses on. It is never touched.
+pub const IPVS_LINK: &str = "kube-ipvs0";
+
+impl Link {
+    /// Whether it is of a kind that virtual interfaces are, and not kube-proxy's.
+    pub fn is_virtual(&self) -> bool {
+        matches!(self.kind, LinkKind::Dummy | LinkKind::Ifb) && self.name != IPVS_LINK
+    }
+}
+
+#[cfg(test)]
+mod tests;

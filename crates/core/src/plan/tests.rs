@@ -1,0 +1,79 @@
+//! Plans for single situations of the kernel.
+
+use std::net::IpAddr;
+
+use super::*;
+use crate::model::ModelKernel;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn kernel(addrs: &[(&str, u8)]) -> ModelKernel {
+    let ours = |(addr, prefix): &(&str, u8)| HeldAddr { protocol: OUR_PROTOCOL, ..HeldAddr::plain(ip(addr), *prefix) };
+    let link = Link {
+        name: "kube-lb0".into(),
+        kind: LinkKind::Dummy,
+        up: true,
+        carrier: true,
+        mac: None,
+        promote_secondaries: Some(true),
+        addrs: addrs.iter().map(ours).collect(),
+    };
+    ModelKernel::new(Links { by_index: [(3, link)].into(), default_routes: Vec::new() })
+}
+
+fn desired(addrs: &[(&str, u8)]) -> Desired {
+    let wanted = |prefix| WantedAddr {
+        link: "kube-lb0".into(),
+        prefix,
+        no_prefix_route: false,
+        no_dad: false,
+        lifetime: Lifetime::Forever,
+        tell: None,
+    };
+    let addrs = addrs.iter().map(|(addr, prefix)| (ip(addr), wanted(*prefix))).collect();
+    Desired { virtual_link: Some("kube-lb0".into()), former_links: BTreeSet::new(), addrs }
+}
+
+fn planned(desired: &Desired, kernel: &ModelKernel) -> Vec<String> {
+    let own = Ownership { is_ours: &|_, held| held.protocol == OUR_PROTOCOL, why: &|_| Why::NoService };
+    let short = |step: &Step| match step {
+        Step::PutAddr { addr, prefix, .. } => format!("put {addr}/{prefix}"),
+        Step::DropAddr { addr, prefix, .. } => format!("drop {addr}/{prefix}"),
+        other => format!("{other:?}"),
+    };
+    plan(desired, kernel.links(), Moment::default(), own).iter().map(short).collect()
+}
+
+#[test]
+fn b13_a_new_prefix_length_comes_before_the_old_one_goes_where_the_kernel_permits() {
+    let steps =
+        planned(&desired(&[("10.9.0.1", 32), ("10.9.0.2", 32)]), &kernel(&[("10.9.0.1", 24), ("10.9.0.2", 24)]));
+    assert_eq!(steps, ["put 10.9.0.1/32", "put 10.9.0.2/32", "drop 10.9.0.1/24", "drop 10.9.0.2/24"]);
+    let steps = planned(&desired(&[("fd09::1", 64)]), &kernel(&[("fd09::1", 128)]));
+    assert_eq!(steps, ["drop fd09::1/128", "put fd09::1/64"]);
+}
+
+#[test]
+fn b13_a_second_prefix_length_that_was_left_behind_goes() {
+    let steps = planned(&desired(&[("10.9.0.1", 32)]), &kernel(&[("10.9.0.1", 32), ("10.9.0.1", 24)]));
+    assert_eq!(steps, ["drop 10.9.0.1/24"]);
+}
+
+#[test]
+fn an_address_that_would_end_within_a_second_is_not_put_at_all() {
+    let mut soon = desired(&[("10.9.0.1", 32)]);
+    let end = Moment(Duration::from_millis(999));
+    soon.addrs.get_mut(&ip("10.9.0.1")).unwrap().lifetime = Lifetime::Until { valid: end, preferred: end };
+    assert!(planned(&soon, &kernel(&[])).is_empty());
+}
+
+#[test]
+fn steps_and_wishes_can_be_recorded() {
+    fn recordable<T: serde::Serialize + serde::de::DeserializeOwned>() {}
+    recordable::<Step>();
+    recordable::<Desired>();
+    recordable::<crate::links::LinkNews>();
+    recordable::<crate::want::AgentService>();
+}

@@ -1,0 +1,157 @@
+//! What the API server tells: each call states the whole of one thing and marks only the addresses it touches.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::group::Group;
+use crate::place::{Guard, LinkChoice, Origins};
+use crate::pool::ServiceKey;
+use crate::reason::Reason;
+use crate::want::{AgentService, Leaving, Setup, State};
+
+impl State {
+    /// What the LBNodeAgents say to this node. One that cannot be followed changes nothing.
+    pub fn set_setup(&mut self, setup: Setup) -> Result<(), Reason> {
+        if setup == self.setup {
+            return Ok(());
+        }
+        self.choice = match &setup {
+            Setup::Config(config) => Some(LinkChoice::new(config)?),
+            Setup::Unknown => return Ok(()),
+            Setup::None | Setup::Deselected => None,
+        };
+        self.config = match &setup {
+            Setup::Config(config) => Some(Arc::new(config.clone())),
+            Setup::Unknown | Setup::None | Setup::Deselected => None,
+        };
+        self.setup = setup;
+        let name = self.config.as_ref().map(|config| config.virtual_interface.as_str().into());
+        self.name_virtual_link(name);
+        self.work.ends.clear();
+        self.touch_all();
+        Ok(())
+    }
+
+    fn name_virtual_link(&mut self, name: Option<Arc<str>>) {
+        let name = if self.leaving == Some(Leaving::Go) { None } else { name };
+        if let Some(name) = &name {
+            self.desired.former_links.remove(name);
+        }
+        let before = std::mem::replace(&mut self.desired.virtual_link, name);
+        self.desired.former_links.extend(before.filter(|before| Some(before) != self.desired.virtual_link.as_ref()));
+        self.work.links = true;
+    }
+
+    /// The ServiceGroups in force.
+    pub fn set_groups(&mut self, groups: Vec<Group>) {
+        if groups != self.groups.groups() {
+            self.groups = Origins::new(groups);
+            self.touch_all();
+        }
+    }
+
+    /// A Service is there and looks like this.
+    pub fn set_service(&mut self, service: AgentService) {
+        if !service.ours {
+            return self.drop_service(&service.key);
+        }
+        let key = service.key.clone();
+        let before = self.services.get(&key);
+        let addrs = service.addrs.clone();
+        let touched: BTreeSet<IpAddr> = match before {
+            // Who announces an address matters only to those who wait for it.
+            Some(before) if is_same_wish(before, &service) => {
+                addrs.iter().copied().filter(|addr| self.work.waiting.contains(addr)).collect()
+            }
+            Some(before) => before.addrs.iter().chain(&addrs).copied().collect(),
+            None => addrs.iter().copied().collect(),
+        };
+        // It may say which addresses on the NICs are ours.
+        self.around.stale |= before.is_none_or(|before| before.announcing != service.announcing)
+            && addrs.iter().any(|addr| self.sight.by_addr.contains_key(addr));
+        self.services.insert(key.clone(), service);
+        for addr in touched {
+            self.enlist(addr, &key, addrs.contains(&addr));
+        }
+    }
+
+    /// A Service is gone.
+    pub fn drop_service(&mut self, key: &str) {
+        self.policies.remove(key);
+        if let Some(service) = self.services.remove(key) {
+            for addr in service.addrs {
+                self.enlist(addr, &service.key, false);
+            }
+        }
+    }
+
+    /// Enters whether a Service has an address, and has its wish looked at.
+    fn enlist(&mut self, addr: IpAddr, key: &ServiceKey, has: bool) {
+        // While its Service still explains it, what is ours is remembered.
+        self.remember(addr);
+        let keys = self.by_addr.entry(addr).or_default();
+        keys.retain(|there| there != key);
+        if has {
+            keys.push(key.clone());
+            keys.sort();
+        } else if keys.is_empty() {
+            self.by_addr.remove(&addr);
+        }
+        self.work.unwished.insert(addr);
+    }
+
+    /// The nodes on which a Service has ready endpoints.
+    pub fn set_endpoints(&mut self, key: &ServiceKey, nodes: BTreeSet<String>) {
+        let before = self.endpoints.get(key);
+        if before.map_or(nodes.is_empty(), |before| *before == nodes) {
+            return;
+        }
+        if nodes.is_empty() {
+            self.endpoints.remove(key);
+        } else {
+            self.endpoints.insert(key.clone(), nodes);
+        }
+        if let Some(service) = self.services.get(key).filter(|service| service.policy_local || service.affinity) {
+            self.work.unwished.extend(&service.addrs);
+        }
+    }
+
+    /// Addresses that must not be announced or captured, beside those the kernel shows.
+    pub fn set_guarded(&mut self, guarded: BTreeMap<IpAddr, Guard>) {
+        self.around.stale |= guarded != self.told_guarded;
+        self.told_guarded = guarded;
+    }
+
+    /// Every list has been complete at least once.
+    pub fn set_synced(&mut self, synced: bool) {
+        if synced != self.synced {
+            self.synced = synced;
+            self.touch_all();
+        }
+    }
+
+    /// The agent is told to stop. Local addresses go; the virtual ones as it says.
+    pub fn leave(&mut self, how: Leaving) {
+        self.leaving = Some(how);
+        self.name_virtual_link(self.desired.virtual_link.clone());
+        self.work.ends.clear();
+        self.touch_all();
+    }
+
+    /// Has everything looked at again.
+    pub(super) fn touch_all(&mut self) {
+        self.work.all = true;
+        self.work.links = true;
+        self.around.stale = true;
+    }
+}
+
+fn is_same_wish(a: &AgentService, b: &AgentService) -> bool {
+    let AgentService { announcing: _, key, ours, addrs, policy_local, allow_local, shared, affinity, .. } = a;
+    let AgentService { skip_ipv6_dad, pool_type, from, policy_rewritten, .. } = a;
+    (key, ours, addrs, policy_local, allow_local, shared, affinity)
+        == (&b.key, &b.ours, &b.addrs, &b.policy_local, &b.allow_local, &b.shared, &b.affinity)
+        && (skip_ipv6_dad, pool_type, from, policy_rewritten)
+            == (&b.skip_ipv6_dad, &b.pool_type, &b.from, &b.policy_rewritten)
+}

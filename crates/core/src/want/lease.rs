@@ -1,0 +1,113 @@
+//! What the leases tell, and what this node's own lease should say.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::members::{LeaseView, MemberChange};
+use crate::moment::Moment;
+use crate::want::{LeaseWish, State};
+
+impl State {
+    /// The complete list of leases, at the start and whenever the watch begins anew.
+    pub fn hear_leases(&mut self, leases: Vec<LeaseView>, now: Moment) {
+        self.look_at_fence(now);
+        let changes = self.members.hear_all(leases, now);
+        self.leases_heard(changes, now);
+    }
+
+    /// A lease is there and looks like this; this node's own too.
+    pub fn hear_lease(&mut self, lease: LeaseView, now: Moment) {
+        self.look_at_fence(now);
+        let changes = self.members.hear(lease, now);
+        self.leases_heard(changes, now);
+    }
+
+    /// A lease was deleted.
+    pub fn lease_gone(&mut self, node: &str, now: Moment) {
+        self.look_at_fence(now);
+        let changes = self.members.gone(node);
+        self.leases_heard(changes, now);
+    }
+
+    /// A renewal of this node's own lease goes out now and says what was wished.
+    pub fn renewing(&mut self, renew_time: String, wish: &LeaseWish, now: Moment) {
+        self.lease.told = wish.saw;
+        self.lease.published = wish.subnets.clone();
+        self.members.renewing(renew_time, wish.subnets.clone(), now);
+    }
+
+    fn leases_heard(&mut self, changes: Vec<MemberChange>, now: Moment) {
+        self.members_changed(changes);
+        self.look_at_fence(now);
+        // A former holder may have said that it has let go.
+        self.work.unwished.extend(&self.work.waiting);
+    }
+
+    pub(super) fn members_changed(&mut self, changes: Vec<MemberChange>) {
+        if !changes.is_empty() {
+            self.work.unwished.extend(&self.work.waiting);
+        }
+        for change in &changes {
+            self.work.unwished.extend(self.elections.changed(change, &self.members));
+            self.around.stale = true;
+            if let MemberChange::Joined { node, subnets } = change
+                && **node != *self.me
+                && subnets.iter().any(|subnet| self.serves_part_of(subnet))
+            {
+                self.lease.asked = self.members.acted_up_to();
+            }
+        }
+    }
+
+    fn serves_part_of(&self, other: &IpNet) -> bool {
+        self.lease.published.iter().any(|own| own.contains(other) || other.contains(own))
+    }
+
+    /// Looks whether local addresses may still be held. Once they were not, each must be taken anew.
+    pub(super) fn look_at_fence(&mut self, now: Moment) {
+        let fence = self.members.fence().filter(|fence| now < *fence);
+        if fence.is_none() || self.lease.fence.is_some_and(|before| before <= now) {
+            self.work.holding.clear();
+        }
+        if fence != self.lease.fence {
+            if fence > self.lease.fence {
+                self.lease.renewed = now;
+            }
+            self.lease.fence = fence;
+            self.work.unwished.extend(&self.work.mine);
+        }
+    }
+
+    /// What this node's lease should say, as of the last [`State::want`].
+    ///
+    /// It never says more than what is true of the kernel: a subnet is left out, and a newcomer acknowledged, only when
+    /// the addresses concerned are off the NICs.
+    pub fn lease_wish(&mut self) -> LeaseWish {
+        let stuck: BTreeSet<IpAddr> =
+            self.sight.on_nics.iter().filter(|addr| self.overstays(**addr)).copied().collect();
+        let settled = self.work.unwished.is_empty() && !self.work.all && !self.around.stale;
+        if stuck.is_empty() && settled {
+            self.lease.saw = self.members.acted_up_to();
+        }
+        // Who leaves lists nothing any more, so that others need not wait for it.
+        let mut subnets = if self.leaving.is_some() { BTreeSet::new() } else { self.around.serving.subnets() };
+        let occupied = |subnet: &&IpNet| stuck.iter().any(|addr| subnet.contains(addr));
+        subnets.extend(self.lease.published.iter().filter(occupied));
+        let ready = self.is_ready() && self.config.is_some() && self.leaving.is_none();
+        let publish = ready || !self.lease.published.is_empty() && self.holds_local();
+        let untold = self.lease.asked > self.lease.told && self.lease.saw >= self.lease.asked;
+        let urgent = publish && (untold || subnets != self.lease.published);
+        LeaseWish { publish, subnets, saw: self.lease.saw, urgent, renew_from: self.members.proof_due() }
+    }
+
+    /// Whether an address of ours is on a NIC where it should not be any more.
+    fn overstays(&self, addr: IpAddr) -> bool {
+        let wanted = self.desired.addrs.get(&addr);
+        self.sight.shown(addr).iter().filter(|(link, held)| self.is_ours(*link, held)).any(|(link, _)| {
+            let on = self.sight.link(*link).filter(|on| !on.is_virtual());
+            on.is_some_and(|on| wanted.is_none_or(|wanted| *wanted.link != *on.name))
+        })
+    }
+}

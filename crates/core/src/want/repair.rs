@@ -1,0 +1,198 @@
+//! What is on its way to the kernel, what it refused, and what somebody keeps undoing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use crate::moment::Moment;
+use crate::plan::Step;
+
+/// The pause before the second try, and the longest one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// What stayed right for this long begins anew.
+const CALM: Duration = Duration::from_secs(60);
+
+/// Nothing that is told changes more often than this.
+const REFRESH_WINDOW: Duration = Duration::from_secs(1);
+const MOST_REFRESHES: u32 = 10;
+
+/// What was asked of the kernel and how it went.
+#[derive(Default)]
+pub(super) struct Repairs {
+    /// How many steps of each address are on their way.
+    in_flight: BTreeMap<IpAddr, usize>,
+    dropping: Vec<(u32, IpAddr, u8)>,
+    links_in_flight: usize,
+    /// Addresses that this process put somewhere.
+    put: BTreeSet<IpAddr>,
+    /// How often an address was refreshed since a moment.
+    refreshes: BTreeMap<IpAddr, (Moment, u32)>,
+    troubles: BTreeMap<IpAddr, Trouble>,
+    link_trouble: Option<Trouble>,
+}
+
+/// Something that does not stay as it should.
+struct Trouble {
+    tries: u32,
+    last: Moment,
+    /// Not to be tried again before.
+    until: Moment,
+    /// What the kernel said, unless somebody simply undid it.
+    problem: Option<String>,
+    /// It was taking the address off that failed.
+    on_drop: bool,
+}
+
+impl Trouble {
+    fn new(now: Moment) -> Self {
+        Self { tries: 0, last: now, until: now, problem: None, on_drop: false }
+    }
+
+    /// One more try; the first is free of charge.
+    fn again(&mut self, now: Moment, at_once: bool) {
+        if now.since(self.last) > CALM {
+            self.tries = 0;
+        }
+        let doublings = if at_once { self.tries.checked_sub(1) } else { Some(self.tries) };
+        let pause = doublings.map_or(Duration::ZERO, |doublings| FIRST_PAUSE * 2_u32.pow(doublings.min(10)));
+        (self.tries, self.last, self.until) = (self.tries + 1, now, now + pause.min(LONGEST_PAUSE));
+    }
+}
+
+impl Repairs {
+    /// Enters a step that is given to the kernel.
+    pub fn sent(&mut self, step: &Step) {
+        match step {
+            Step::PutAddr { addr, refresh, .. } => {
+                *self.in_flight.entry(*addr).or_default() += 1;
+                if !refresh {
+                    self.put.insert(*addr);
+                }
+            }
+            Step::DropAddr { link, addr, prefix, .. } => {
+                *self.in_flight.entry(*addr).or_default() += 1;
+                self.dropping.push((*link, *addr, *prefix));
+            }
+            Step::MakeLink { .. } | Step::SetUp { .. } | Step::DropLink { .. } => self.links_in_flight += 1,
+        }
+    }
+
+    /// Takes a step out that the kernel has answered.
+    pub fn answered(&mut self, step: &Step) {
+        match step {
+            Step::PutAddr { addr, .. } => self.landed(*addr),
+            Step::DropAddr { link, addr, prefix, .. } => {
+                self.landed(*addr);
+                if let Some(at) = self.dropping.iter().position(|there| *there == (*link, *addr, *prefix)) {
+                    self.dropping.swap_remove(at);
+                }
+            }
+            Step::MakeLink { .. } | Step::SetUp { .. } | Step::DropLink { .. } => {
+                self.links_in_flight = self.links_in_flight.saturating_sub(1);
+            }
+        }
+    }
+
+    fn landed(&mut self, addr: IpAddr) {
+        if let Some(count) = self.in_flight.get_mut(&addr) {
+            *count -= 1;
+            if *count == 0 {
+                self.in_flight.remove(&addr);
+            }
+        }
+    }
+
+    pub fn is_in_flight(&self, addr: IpAddr) -> bool {
+        self.in_flight.contains_key(&addr)
+    }
+
+    /// Whether we are about to take an address off, or one whose going takes it along.
+    pub fn is_dropping(&self, link: u32, addr: IpAddr) -> bool {
+        self.dropping.iter().any(|(on, dropped, prefix)| {
+            *on == link && IpNet::new(*dropped, *prefix).is_ok_and(|net| net.contains(&addr))
+        })
+    }
+
+    /// Whether this process put an address where it is.
+    pub fn has_put(&self, addr: IpAddr) -> bool {
+        self.put.contains(&addr)
+    }
+
+    /// The address is nowhere any more.
+    pub fn forget_put(&mut self, addr: IpAddr) {
+        self.refreshes.remove(&addr);
+        self.put.remove(&addr);
+    }
+
+    /// Until when an address is to be left alone.
+    pub fn paused(&self, addr: IpAddr, wanted: bool, now: Moment) -> Option<Moment> {
+        let trouble = self.troubles.get(&addr)?;
+        (trouble.until > now && (wanted || trouble.on_drop)).then_some(trouble.until)
+    }
+
+    /// Whether interfaces are to be left alone for now.
+    pub fn links_paused(&self, now: Moment) -> bool {
+        self.links_in_flight > 0 || self.link_trouble.as_ref().is_some_and(|trouble| trouble.until > now)
+    }
+
+    /// When interfaces may be tried again, if the kernel refused them.
+    pub fn links_until(&self) -> Option<Moment> {
+        self.link_trouble.as_ref().map(|trouble| trouble.until)
+    }
+
+    /// Somebody took an address off. Says whether it is time to complain: when it happens again.
+    pub fn undone(&mut self, addr: IpAddr, now: Moment) -> bool {
+        let trouble = self.troubles.entry(addr).or_insert_with(|| Trouble::new(now));
+        trouble.again(now, true);
+        trouble.tries == 2
+    }
+
+    /// The kernel refused. Says whether the problem is a new one.
+    pub fn refused(&mut self, addr: IpAddr, problem: String, on_drop: bool, now: Moment) -> bool {
+        let trouble = self.troubles.entry(addr).or_insert_with(|| Trouble::new(now));
+        trouble.again(now, false);
+        trouble.on_drop = on_drop;
+        let new = trouble.problem.as_ref() != Some(&problem);
+        trouble.problem = Some(problem);
+        new
+    }
+
+    /// The kernel refused a step for an interface. Says whether the problem is a new one.
+    pub fn link_refused(&mut self, problem: String, now: Moment) -> bool {
+        let trouble = self.link_trouble.get_or_insert_with(|| Trouble::new(now));
+        trouble.again(now, false);
+        let new = trouble.problem.as_ref() != Some(&problem);
+        trouble.problem = Some(problem);
+        new
+    }
+
+    /// A step for an interface went well.
+    pub fn link_settled(&mut self) {
+        self.link_trouble = None;
+    }
+
+    /// An address is refreshed once more. Says whether that is too often: the kernel does not keep what it is told.
+    pub fn refreshed(&mut self, addr: IpAddr, now: Moment) -> bool {
+        let (since, count) = self.refreshes.entry(addr).or_insert((now, 0));
+        if now.since(*since) > REFRESH_WINDOW {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        *count > MOST_REFRESHES
+    }
+
+    /// The address is as it should be: whatever the kernel refused is over.
+    pub fn settled(&mut self, addr: IpAddr, now: Moment) {
+        if self.troubles.get(&addr).is_some_and(|trouble| trouble.problem.is_some() && trouble.until <= now) {
+            self.troubles.remove(&addr);
+        }
+    }
+
+    /// What the kernel last said of an address that it refuses.
+    pub fn problem(&self, addr: IpAddr) -> Option<&str> {
+        self.troubles.get(&addr)?.problem.as_deref()
+    }
+}
