@@ -1,0 +1,92 @@
+//! The part of the state machine that takes a session down, and pauses.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::link::Stage;
+use super::{Conn, FIRST_PAUSE, Fsm, Output, Phase, STABLE};
+use crate::fault::Fault;
+use crate::message::Message;
+use crate::notification::Notification;
+use crate::rib::Rib;
+
+impl Fsm {
+    pub(super) fn closed(&mut self, conn: Conn, words: Option<String>) {
+        let Some(link) = self.link(conn) else { return };
+        let hint = match link.stage {
+            Stage::OpenSent => ": it may not know us as a neighbour",
+            Stage::OpenConfirm(_) => ": it may not agree with our side of the session",
+            Stage::Established(..) => "",
+        };
+        let fault = words.map_or(Fault::Closed { hint }, Fault::Broken);
+        self.lose(conn, fault);
+    }
+
+    /// Ends a connection because of what happened on it.
+    pub(super) fn refuse(&mut self, conn: Conn, fault: Fault, answer: Option<Notification>) {
+        if self.link(conn).is_some() {
+            self.say_and_close(conn, answer.as_ref());
+            self.lose(conn, fault);
+        }
+    }
+
+    /// Ends a connection that is one too many.
+    pub(super) fn forget(&mut self, conn: Conn, answer: Option<Notification>) {
+        self.say_and_close(conn, answer.as_ref());
+        self.drop_link(conn);
+    }
+
+    pub(super) fn close_all(&mut self, farewell: Option<&Notification>) {
+        for conn in self.links.iter().map(|link| link.conn).collect::<Vec<_>>() {
+            self.say_and_close(conn, farewell);
+            self.drop_link(conn);
+        }
+        if self.phase == Phase::Dialling {
+            self.out.push(Output::HangUp);
+        }
+    }
+
+    fn say_and_close(&mut self, conn: Conn, farewell: Option<&Notification>) {
+        if let Some(farewell) = farewell {
+            self.counts.notifications_sent += 1;
+            self.send(conn, Message::Notification(farewell.clone()));
+        }
+        self.out.push(Output::Close(conn));
+    }
+
+    /// A connection is gone, and the session with it unless there is another.
+    pub(super) fn lose(&mut self, conn: Conn, fault: Fault) {
+        let lasted = self.drop_link(conn);
+        if !self.links.is_empty() {
+            return;
+        }
+        self.fault = Some(fault);
+        let failures = match lasted {
+            None => &mut self.misses,
+            Some(lasted) if lasted >= STABLE => {
+                self.relapses = 0;
+                &mut self.relapses
+            }
+            Some(_) => &mut self.relapses,
+        };
+        let before = *failures;
+        *failures = before.saturating_add(1);
+        if matches!(self.phase, Phase::Waiting(_)) {
+            let pause = self.pause(before, self.peer.connect_retry);
+            let redial = (!self.peer.passive).then_some(self.now + pause);
+            self.phase = Phase::Pausing(self.now + pause.min(FIRST_PAUSE), redial);
+        }
+    }
+
+    /// Takes a connection off the list, and says how long it was in session.
+    fn drop_link(&mut self, conn: Conn) -> Option<Duration> {
+        let at = self.links.iter().position(|link| link.conn == conn)?;
+        let Stage::Established(_, since) = self.links.remove(at).stage else { return None };
+        self.counts.flaps += 1;
+        self.limits.clear();
+        self.want.clear();
+        self.rib = Rib::default();
+        self.told = Arc::default();
+        Some(self.now.saturating_sub(since))
+    }
+}

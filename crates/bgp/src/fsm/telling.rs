@@ -1,0 +1,93 @@
+//! The part of the state machine that tells routes, and hears about others'.
+
+use std::sync::Arc;
+
+use super::{Conn, Fsm};
+use crate::fault::Fault;
+use crate::message::{Message, Tally};
+use crate::path::Path;
+use crate::rib::{Routes, Want};
+use crate::wire;
+use crate::wish::Family;
+
+/// Messages handed over at once. The next ones follow when these have left, and are then made of what is wanted then: a
+/// peer that takes nothing costs this much memory and no more.
+const BURST: usize = 32;
+
+/// The least room for prefixes that is worth a message.
+const LEAST_ROOM: usize = 256;
+
+impl Fsm {
+    pub(super) fn wanted(&mut self, routes: Arc<Routes>, complete: bool) {
+        (self.routes, self.complete) = (routes, complete);
+        self.choose();
+        self.tell();
+    }
+
+    /// What this peer should know, on the session there is.
+    pub(super) fn choose(&mut self) {
+        let Some(session) = self.established().and_then(|link| link.session()).cloned() else { return };
+        self.limits.clear();
+        let mut paths: [Option<Arc<Path>>; 2] = [None, None];
+        for family in self.peer.families.iter() {
+            let path = if session.families.has(family) {
+                Path::choose(family, &session, &self.global, &self.peer).and_then(fits)
+            } else {
+                Err(Fault::FamilyNotSpoken(family))
+            };
+            match path {
+                Ok(path) => paths[family as usize] = Some(Arc::new(path)),
+                Err(limit) => self.limits.push(limit),
+            }
+        }
+        let path = |family: Family| paths[family as usize].clone();
+        let chosen = self.routes.of(self.peer.advertise.groups.as_ref());
+        self.want = chosen.filter_map(|net| Some((net, path(Family::of_net(&net))?))).collect::<Want>();
+    }
+
+    /// Says the next part of what is left to say, if the last part has left.
+    pub(super) fn tell(&mut self) {
+        let Some(link) = self.established() else { return };
+        let conn = link.conn;
+        self.unsaid = link.busy.is_some();
+        if self.unsaid {
+            return;
+        }
+        let updates = self.rib.next(&self.want, self.complete, BURST);
+        if !updates.is_empty() {
+            self.unsaid = true;
+            updates.into_iter().for_each(|update| self.send(conn, Message::Update(update)));
+            self.told = Arc::new(self.rib.held());
+        }
+    }
+
+    pub(super) fn sent(&mut self, conn: Conn) {
+        let Some(link) = self.links.iter_mut().find(|link| link.conn == conn) else { return };
+        link.busy = None;
+        if self.established().is_some_and(|link| link.conn == conn) {
+            if self.rib.settled() {
+                self.told = Arc::new(self.rib.held());
+            }
+            self.tell();
+        }
+    }
+
+    /// The peer asks for everything again.
+    pub(super) fn refresh(&mut self, family: Option<Family>) {
+        if let Some(family) = family {
+            self.rib.refresh(family);
+            self.tell();
+        }
+    }
+
+    pub(super) fn count(&mut self, tally: Tally) {
+        self.counts.updates_heard += 1;
+        self.counts.malformed += u64::from(tally.malformed);
+        self.counts.routes_heard = self.counts.routes_heard.saturating_add(tally.announced);
+        self.counts.routes_withdrawn = self.counts.routes_withdrawn.saturating_add(tally.withdrawn);
+    }
+}
+
+fn fits(path: Path) -> Result<Path, Fault> {
+    if wire::room(&path) < LEAST_ROOM { Err(Fault::AttributesTooLong) } else { Ok(path) }
+}

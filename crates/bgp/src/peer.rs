@@ -1,0 +1,306 @@
+//! The task of one peer: it feeds the state machine, and does what that asks for.
+
+mod connection;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::fault::Fault;
+use crate::fsm::{Conn, Fsm, Input, Output};
+use crate::message::Message;
+use crate::report::{PeerReport, Report, State};
+use crate::rib::Routes;
+use crate::wish::{Farewell, Global, Peer};
+use crate::{socket, wire};
+use connection::{Connection, Event};
+
+/// How long the first packet of a connection may stay without an answer.
+const DIAL: Duration = Duration::from_secs(10);
+
+/// Events of connections that can wait: few, so that a peer that floods us waits in its own TCP window.
+const EVENTS: usize = 16;
+
+/// The part of a wish that concerns one peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    pub(crate) global: Arc<Global>,
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) complete: bool,
+    /// Leave, and end.
+    pub(crate) farewell: Option<Farewell>,
+}
+
+impl Order {
+    /// Whether the peer has nothing to do to go from one to the other.
+    pub(crate) fn same_as(&self, other: &Self) -> bool {
+        let routes = Arc::ptr_eq(&self.routes, &other.routes) || self.routes == other.routes;
+        let who = self.global == other.global && self.peer == other.peer;
+        routes && who && self.complete == other.complete && self.farewell == other.farewell
+    }
+}
+
+/// What happens to a peer from outside.
+pub(crate) enum Call {
+    Accepted(TcpStream),
+    PathDown,
+}
+
+type Dialling = Pin<Box<dyn Future<Output = Result<TcpStream, Fault>> + Send>>;
+
+/// Runs one peer until it is told to leave.
+pub(crate) async fn run(
+    mut orders: watch::Receiver<Order>,
+    mut calls: mpsc::Receiver<Call>,
+    reports: watch::Sender<Report>,
+) {
+    let first = orders.borrow_and_update().clone();
+    if first.farewell.is_some() {
+        return;
+    }
+    let (events, mut inbox) = mpsc::channel(EVENTS);
+    let mut desk = Desk::new(&first, events, reports);
+    desk.feed(Input::Wanted(first.routes, first.complete));
+    desk.feed(Input::Start);
+    loop {
+        tokio::select! {
+            // First of all: one who was told to leave has nothing more to report.
+            biased;
+            changed = orders.changed() => {
+                let order = orders.borrow_and_update().clone();
+                let gone = changed.is_err().then_some(Farewell::Silent);
+                if let Some(farewell) = order.farewell.clone().or(gone) {
+                    return desk.leave(farewell).await;
+                }
+                desk.obey(order);
+            }
+            () = desk.turn(&mut inbox, &mut calls) => {}
+        }
+    }
+}
+
+/// Waits for a dial in progress; for ever when there is none.
+async fn dialled(dialling: &mut Option<Dialling>) -> Result<TcpStream, Fault> {
+    match dialling {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
+struct Desk {
+    fsm: Fsm,
+    global: Arc<Global>,
+    peer: Arc<Peer>,
+    begun: Instant,
+    next: u64,
+    connections: BTreeMap<Conn, Connection>,
+    /// Connections whose last words are leaving.
+    closing: JoinSet<()>,
+    dialling: Option<Dialling>,
+    /// Connections that a message could not be sent on. There is no known way to get here.
+    unsent: Vec<(Conn, String)>,
+    events: mpsc::Sender<Event>,
+    reports: watch::Sender<Report>,
+    since: (State, SystemTime),
+}
+
+impl Desk {
+    fn new(order: &Order, events: mpsc::Sender<Event>, reports: watch::Sender<Report>) -> Self {
+        Self {
+            fsm: Fsm::new(order.global.clone(), order.peer.clone()),
+            global: order.global.clone(),
+            peer: order.peer.clone(),
+            begun: Instant::now(),
+            next: 0,
+            connections: BTreeMap::new(),
+            closing: JoinSet::new(),
+            dialling: None,
+            unsent: Vec::new(),
+            events,
+            reports,
+            since: (State::Idle, SystemTime::now()),
+        }
+    }
+
+    /// Waits for one thing to happen. All kinds have the same chance, so that a flood of one does not starve another.
+    async fn turn(&mut self, inbox: &mut mpsc::Receiver<Event>, calls: &mut mpsc::Receiver<Call>) {
+        let wake = self.fsm.wake().map(|wake| self.begun + wake);
+        tokio::select! {
+            Some(event) = inbox.recv() => self.hear(event),
+            Some(call) = calls.recv() => self.answer(call),
+            outcome = dialled(&mut self.dialling) => self.dialled(outcome),
+            () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => self.feed(Input::Tick),
+            Some(_) = self.closing.join_next() => {}
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        if order.global != self.global || order.peer != self.peer {
+            (self.global, self.peer) = (order.global.clone(), order.peer.clone());
+            self.feed(Input::Configure(order.global, order.peer));
+        }
+        self.feed(Input::Wanted(order.routes, order.complete));
+    }
+
+    fn hear(&mut self, event: Event) {
+        match event {
+            Event::Heard(conn, heard) => self.feed(Input::Heard(conn, heard)),
+            Event::Nonsense(conn, answer) => self.feed(Input::Nonsense(conn, answer)),
+            Event::Sent(conn, count) => {
+                if self.connections.get_mut(&conn).is_some_and(|connection| connection.sent(count)) {
+                    self.feed(Input::Sent(conn));
+                }
+            }
+            Event::Closed(conn, words) => {
+                self.feed(Input::Closed(conn, words));
+                self.connections.remove(&conn);
+            }
+        }
+    }
+
+    fn answer(&mut self, call: Call) {
+        match call {
+            Call::PathDown => self.feed(Input::PathDown),
+            Call::Accepted(stream) => {
+                let internal = self.peer.is_internal(&self.global);
+                match socket::tune(&socket2::SockRef::from(&stream), &self.peer, internal) {
+                    Ok(()) => self.connect(stream, Input::Accepted),
+                    Err((step, error)) => {
+                        tracing::warn!(peer = %self.peer.address, step, %error, "bgp connection not accepted")
+                    }
+                }
+            }
+        }
+    }
+
+    fn dialled(&mut self, outcome: Result<TcpStream, Fault>) {
+        self.dialling = None;
+        match outcome {
+            Ok(stream) => self.connect(stream, Input::Connected),
+            Err(fault) => self.feed(Input::DialFailed(fault)),
+        }
+    }
+
+    /// Gives a new connection a name, and shows it to the state machine.
+    fn connect(&mut self, stream: TcpStream, input: impl FnOnce(Conn, crate::path::Ends) -> Input) {
+        let Ok(local) = stream.local_addr() else { return };
+        self.next += 1;
+        let conn = Conn(self.next);
+        self.connections.insert(conn, Connection::open(conn, stream, &self.events));
+        self.feed(input(conn, socket::ends(local.ip())));
+    }
+
+    fn feed(&mut self, input: Input) {
+        let outputs = self.fsm.step(input, self.begun.elapsed(), dice());
+        outputs.into_iter().for_each(|output| self.act(output));
+        while let Some((conn, words)) = self.unsent.pop() {
+            self.connections.remove(&conn);
+            let outputs = self.fsm.step(Input::Closed(conn, Some(words)), self.begun.elapsed(), dice());
+            outputs.into_iter().for_each(|output| self.act(output));
+        }
+        self.post();
+    }
+
+    fn act(&mut self, output: Output) {
+        match output {
+            Output::Dial => {
+                self.dialling = Some(Box::pin(dial(self.peer.clone(), self.peer.is_internal(&self.global))))
+            }
+            Output::HangUp => self.dialling = None,
+            Output::Send(conn, message) => self.send(conn, &message),
+            Output::Close(conn) => {
+                if let Some(connection) = self.connections.remove(&conn) {
+                    self.closing.spawn(connection.close());
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, conn: Conn, message: &Message) {
+        let Some(connection) = self.connections.get_mut(&conn) else { return };
+        let outcome = wire::encode(message).map_err(|error| error.to_string());
+        if let Err(words) = outcome.and_then(|bytes| connection.send(bytes)) {
+            tracing::error!(peer = %self.peer.address, error = words, "bgp message not sent");
+            self.unsent.push((conn, words));
+        }
+    }
+
+    /// Puts up what is new. Numbers alone wake nobody.
+    fn post(&mut self) {
+        let report = self.fsm.report();
+        if report.state != self.since.0 {
+            self.since = (report.state, SystemTime::now());
+            log(&self.peer, &report);
+        }
+        let report = PeerReport { since: Some(self.since.1), ..report };
+        let address = self.peer.address;
+        self.reports.send_if_modified(|board| {
+            let old = board.peers.insert(address, report.clone());
+            old.is_none_or(|old| PeerReport { counts: report.counts, ..old } != report)
+        });
+    }
+
+    async fn leave(mut self, farewell: Farewell) {
+        let outputs = self.fsm.step(Input::Stop(farewell), self.begun.elapsed(), dice());
+        outputs.into_iter().for_each(|output| self.act(output));
+        self.dialling = None;
+        // What connections still say is nobody's business now, but must not hold them up.
+        drop(self.events);
+        while self.closing.join_next().await.is_some() {}
+    }
+}
+
+fn log(peer: &Peer, report: &PeerReport) {
+    let (peer, state) = (peer.address, report.state);
+    match &report.fault {
+        Some(fault) => tracing::info!(%peer, %state, reason = %fault, "bgp session changed state"),
+        None => tracing::info!(%peer, %state, "bgp session changed state"),
+    }
+}
+
+async fn dial(peer: Arc<Peer>, internal: bool) -> Result<TcpStream, Fault> {
+    let address = peer.address;
+    let made = socket::dialler(&peer, internal);
+    let (socket, target) =
+        made.map_err(|(step, error)| Fault::Socket { peer: address, cause: format!("{step}: {error}") })?;
+    let socket = TcpSocket::from_std_stream(socket.into());
+    match timeout(DIAL.min(peer.connect_retry.max(Duration::from_secs(1))), socket.connect(target)).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(error)) => Err(dial_fault(&peer, &error)),
+        Err(_) => Err(no_answer(&peer)),
+    }
+}
+
+fn dial_fault(peer: &Peer, error: &io::Error) -> Fault {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Fault::Refused { peer: peer.address, port: peer.port },
+        io::ErrorKind::TimedOut => no_answer(peer),
+        _ => Fault::Unreachable { peer: peer.address, cause: error.to_string() },
+    }
+}
+
+fn no_answer(peer: &Peer) -> Fault {
+    let (address, port): (IpAddr, u16) = (peer.address, peer.port);
+    if peer.password.is_some() {
+        Fault::NoAnswerWithPassword { peer: address, port }
+    } else {
+        Fault::NoAnswer { peer: address, port }
+    }
+}
+
+/// A number that nobody can foresee; it only spreads timers.
+fn dice() -> u32 {
+    let number = RandomState::new().build_hasher().finish();
+    u32::try_from(number & u64::from(u32::MAX)).unwrap_or_default()
+}

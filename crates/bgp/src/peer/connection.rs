@@ -1,0 +1,138 @@
+//! One TCP connection: a task that reads, a task that writes, and queues of known length between them and the peer.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::fsm::Conn;
+use crate::message::Heard;
+use crate::notification::Notification;
+use crate::wire::{self, HEADER, LONGEST};
+
+/// Messages to write that can wait. The state machine hands over fewer than this before it waits for them to leave.
+const OUTBOX: usize = 64;
+
+/// How long last words may take to leave.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What a connection has to say.
+pub(super) enum Event {
+    Heard(Conn, Heard),
+    Nonsense(Conn, Notification),
+    Closed(Conn, Option<String>),
+    /// So many messages have left, and none was waiting at that moment.
+    Sent(Conn, usize),
+}
+
+/// An open connection. Its tasks end with it.
+pub(super) struct Connection {
+    outbox: mpsc::Sender<Vec<u8>>,
+    /// Messages that have not left, as far as was heard.
+    waiting: usize,
+    tasks: JoinSet<()>,
+}
+
+impl Connection {
+    pub(super) fn open(conn: Conn, stream: TcpStream, events: &mpsc::Sender<Event>) -> Self {
+        let (input, output) = stream.into_split();
+        let (outbox, queue) = mpsc::channel(OUTBOX);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(read(conn, input, events.clone()));
+        tasks.spawn(write(conn, output, queue, events.clone()));
+        Self { outbox, waiting: 0, tasks }
+    }
+
+    /// Hands a message to the writer. One on a connection that has just broken goes nowhere: its end is told otherwise.
+    ///
+    /// # Errors
+    /// When the queue is full.
+    pub(super) fn send(&mut self, bytes: Vec<u8>) -> Result<(), String> {
+        self.waiting += 1;
+        match self.outbox.try_send(bytes) {
+            Err(TrySendError::Full(_)) => Err("the queue to the connection is full".into()),
+            Err(TrySendError::Closed(_)) | Ok(()) => Ok(()),
+        }
+    }
+
+    /// Takes note that so many messages have left, and says whether those were all.
+    pub(super) fn sent(&mut self, count: usize) -> bool {
+        self.waiting = self.waiting.saturating_sub(count);
+        self.waiting == 0
+    }
+
+    /// Lets last words leave, and then closes.
+    ///
+    /// The reader goes on meanwhile: a socket closed with something unread in it is reset, and a reset may overtake the
+    /// last words.
+    pub(super) async fn close(self) {
+        let Self { outbox, mut tasks, .. } = self;
+        drop(outbox);
+        // A peer that takes nothing, or does not close its side, is cut off.
+        let _ = timeout(LAST_WORDS, async { while tasks.join_next().await.is_some() {} }).await;
+    }
+}
+
+async fn read(conn: Conn, mut input: OwnedReadHalf, events: mpsc::Sender<Event>) {
+    let mut body = vec![0; LONGEST];
+    loop {
+        let event = match next(&mut input, &mut body).await {
+            Ok(Ok(heard)) => Event::Heard(conn, heard),
+            Ok(Err(answer)) => Event::Nonsense(conn, answer),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Event::Closed(conn, None),
+            Err(error) => Event::Closed(conn, Some(error.to_string())),
+        };
+        let more = matches!(event, Event::Heard(..));
+        // The peer's queue is short, so a peer that floods us fills TCP's window and then waits.
+        if events.send(event).await.is_err() {
+            return;
+        }
+        if !more {
+            return discard(&mut input, &mut body).await;
+        }
+    }
+}
+
+async fn next(input: &mut OwnedReadHalf, body: &mut [u8]) -> io::Result<Result<Heard, Notification>> {
+    let mut header = [0; HEADER];
+    input.read_exact(&mut header).await?;
+    let frame = match wire::frame(&header) {
+        Ok(frame) => frame,
+        Err(answer) => return Ok(Err(answer)),
+    };
+    let body = &mut body[..frame.body];
+    input.read_exact(body).await?;
+    Ok(wire::decode(frame.kind, body))
+}
+
+/// Reads until the other side closes, so that what we said last arrives.
+async fn discard(input: &mut OwnedReadHalf, scratch: &mut [u8]) {
+    while matches!(input.read(scratch).await, Ok(1..)) {}
+}
+
+async fn write(
+    conn: Conn,
+    mut output: OwnedWriteHalf,
+    mut queue: mpsc::Receiver<Vec<u8>>,
+    events: mpsc::Sender<Event>,
+) {
+    let mut count = 0;
+    while let Some(bytes) = queue.recv().await {
+        if let Err(error) = output.write_all(&bytes).await {
+            // The reader mostly says so too; the second of the two is not heard.
+            let _ = events.send(Event::Closed(conn, Some(error.to_string()))).await;
+            return;
+        }
+        count += 1;
+        if queue.is_empty() && events.send(Event::Sent(conn, std::mem::take(&mut count))).await.is_err() {
+            return;
+        }
+    }
+    let _ = output.shutdown().await;
+}
