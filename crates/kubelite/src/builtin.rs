@@ -1,5 +1,6 @@
 //! The table of built-in kinds.
 
+mod apps;
 mod cluster;
 mod config;
 mod discovery;
@@ -17,6 +18,7 @@ use crate::meta;
 use crate::names::NameRule::{self, Label, Subdomain};
 use crate::rules::Rules;
 use crate::service::ServiceRules;
+use crate::table;
 
 /// A built-in kind in one line.
 struct Row {
@@ -24,6 +26,7 @@ struct Row {
     kind: &'static str,
     plural: &'static str,
     short: &'static [&'static str],
+    categories: &'static [&'static str],
     namespaced: bool,
     status: bool,
     name_rule: NameRule,
@@ -39,6 +42,9 @@ const PLAIN: Traits = Traits {
     counts_generations: false,
     custom: false,
 };
+
+/// What `kubectl get all` shows.
+const ALL: &[&str] = &["all"];
 
 const EVENT_FIELDS: &[(&str, &[&str])] = &[
     ("involvedObject.kind", &["/involvedObject/kind"]),
@@ -87,6 +93,7 @@ fn rows() -> Vec<Row> {
             kind: "Service",
             plural: "services",
             short: &["svc"],
+            categories: ALL,
             namespaced: true,
             status: true,
             name_rule: Label,
@@ -111,6 +118,7 @@ fn rows() -> Vec<Row> {
             fields: POD_FIELDS,
             status: true,
             short: &["po"],
+            categories: ALL,
             traits: Traits { returns_deleted: true, counts_generations: true, ..PLAIN },
             ..row("", "Pod", "pods", true, || Arc::new(cluster::PodRules))
         },
@@ -132,6 +140,21 @@ fn rows() -> Vec<Row> {
         },
         Row {
             status: true,
+            short: &["ds"],
+            categories: ALL,
+            traits: Traits { counts_generations: true, ..PLAIN },
+            ..row("apps", "DaemonSet", "daemonsets", true, || Arc::new(apps::DaemonSetRules))
+        },
+        Row {
+            status: true,
+            short: &["deploy"],
+            categories: ALL,
+            traits: Traits { counts_generations: true, ..PLAIN },
+            ..row("apps", "Deployment", "deployments", true, || Arc::new(apps::DeploymentRules))
+        },
+        Row {
+            status: true,
+            categories: &["api-extensions"],
             short: &["crd", "crds"],
             traits: Traits { versioned_update: true, counts_generations: true, ..PLAIN },
             ..row("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", false, || {
@@ -153,6 +176,7 @@ fn row(
         kind,
         plural,
         short: &[],
+        categories: &[],
         namespaced,
         status: false,
         name_rule: Subdomain,
@@ -173,6 +197,7 @@ fn resource(row: Row) -> Resource {
         version: "v1".into(),
         status: row.status,
         fields: selectable(fields),
+        columns: table::columns(row.kind).into(),
     };
     let mut versions = vec![served(row.group, row.fields)];
     if row.kind == "Event" {
@@ -186,7 +211,7 @@ fn resource(row: Row) -> Resource {
         singular: row.kind.to_lowercase(),
         list_kind: format!("{}List", row.kind),
         short_names: row.short.iter().map(|it| (*it).into()).collect(),
-        categories: Vec::new(),
+        categories: row.categories.iter().map(|it| (*it).into()).collect(),
         namespaced: row.namespaced,
         name_rule: row.name_rule,
         traits: row.traits,

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::kinds::{Resource, Served};
 use crate::status::Subject;
 use crate::store::{Key, Object};
+use crate::table::Include;
 
 /// In which form objects travel to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(crate) enum Form {
     Full,
     /// `PartialObjectMetadata`: type and metadata only.
     MetadataOnly,
+    /// A `Table` for people; where there is nothing to tabulate, the same as `Full`.
+    Table(Include),
 }
 
 /// A resolved request.
@@ -58,7 +61,7 @@ impl Call {
 
     fn reduce<'a>(&self, shown: Cow<'a, Value>) -> Cow<'a, Value> {
         match self.form {
-            Form::Full => shown,
+            Form::Full | Form::Table(_) => shown,
             Form::MetadataOnly => Cow::Owned(json!({
                 "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": shown["metadata"],
             })),

@@ -16,8 +16,10 @@ use crate::kinds::{Field, Resource, Served, Traits};
 use crate::meta;
 use crate::names::NameRule;
 use crate::object::{carry, map_of, settle_numbers};
+use crate::openapi::Schemas;
 use crate::rules::{Ground, Rules};
 use crate::status::Cause;
+use crate::table;
 
 /// One version of a custom resource.
 struct Version {
@@ -70,7 +72,14 @@ fn served(group: &str, version: &CustomResourceDefinitionVersion) -> Served {
         default: "",
     };
     let fields = version.selectable_fields.iter().flatten().map(|it| field(&it.json_path)).collect();
-    Served { group: group.into(), version: version.name.clone(), status: has_status(version), fields }
+    let columns = table::custom_columns(version.additional_printer_columns.as_deref().unwrap_or_default());
+    Served {
+        group: group.into(),
+        version: version.name.clone(),
+        status: has_status(version),
+        fields,
+        columns: columns.into(),
+    }
 }
 
 fn version(group: &str, version: &CustomResourceDefinitionVersion) -> Version {
@@ -143,6 +152,10 @@ impl Rules for CustomRules {
         schema::prune(&version.schema, &mut body);
         schema::fill(&version.schema, &mut body);
         Ok(body)
+    }
+
+    fn describe(&self, served: &Served, schemas: &mut Schemas) -> String {
+        schemas.custom(&self.kind, served, json!(self.version(&served.api_version()).schema))
     }
 
     /// Stored objects take the defaults of the version they were stored in, so a new default reaches old objects.

@@ -11,6 +11,7 @@ use crate::kinds::Served;
 use crate::meta;
 use crate::names::{label_name_faults, subdomain_faults};
 use crate::object::{carry, map_at, map_of, name, settle_numbers};
+use crate::openapi::Schemas;
 use crate::rules::{Ground, Rules};
 use crate::status::Cause;
 
@@ -32,6 +33,10 @@ impl Rules for DefinitionRules {
         meta::normalize(&mut value)?;
         settle_numbers(&mut value);
         Ok(value)
+    }
+
+    fn describe(&self, _served: &Served, schemas: &mut Schemas) -> String {
+        schemas.typed::<CustomResourceDefinition>()
     }
 
     fn create(&self, ground: &Ground<'_>, _served: &Served, new: &mut Value) -> Vec<Cause> {

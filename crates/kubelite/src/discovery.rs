@@ -98,7 +98,11 @@ pub(crate) fn unknown(registry: &Registry, group: &str) -> Refusal {
 }
 
 fn entry(resource: &Resource, served: &Served) -> Vec<Value> {
-    let mut verbs = vec!["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+    let mut verbs = if resource.traits.custom {
+        vec!["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
+    } else {
+        vec!["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+    };
     verbs.retain(|verb| *verb != "deletecollection" || resource.bucket != bucket::NAMESPACES);
     let mut main = json!({
         "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,

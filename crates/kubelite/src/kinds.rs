@@ -9,6 +9,7 @@ use crate::builtin;
 use crate::names::NameRule;
 use crate::rules::Rules;
 use crate::status::Subject;
+use crate::table::Column;
 
 /// One kind and all the ways to reach it.
 pub(crate) struct Resource {
@@ -51,6 +52,8 @@ pub(crate) struct Served {
     pub status: bool,
     /// What field selectors may ask for besides name and namespace.
     pub fields: Vec<Field>,
+    /// What `kubectl get` prints.
+    pub columns: Arc<[Column]>,
 }
 
 impl Served {

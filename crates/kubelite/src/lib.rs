@@ -1,8 +1,9 @@
 //! A small Kubernetes API server in memory, for the demo and the tests.
 //!
 //! It serves what a PureLB daemon needs of a cluster: Services with cluster addresses and node ports, Nodes, Namespaces, Pods,
-//! Secrets, ConfigMaps, Events, EndpointSlices, Leases, and every custom resource whose definition is created through the API.
-//! It answers as kube-apiserver 1.36 does, refusals included; one set of stories runs against both and says so.
+//! DaemonSets, Deployments, Secrets, ConfigMaps, Events, EndpointSlices, Leases, and every custom resource whose definition
+//! is created through the API. It answers as kube-apiserver 1.36 does, refusals included; one set of stories runs against
+//! both and says so.
 //!
 //! ```
 //! # async fn example() -> Result<(), kube::Error> {
@@ -16,10 +17,14 @@
 //! # }
 //! ```
 //!
+//! A real kubectl uses it over [`Kubelite::serve`], with tables, `explain` and watches as on a cluster; objects outlive the
+//! process in a folder given to [`Builder::open`].
+//!
 //! There is no controller behind it: nothing schedules pods or fills endpoint slices. What a controller would do at once
 //! and always the same way happens in the write itself (a new definition is established, a deleted namespace is emptied).
 //! Server-side apply is refused.
 
+mod access;
 mod body;
 mod builtin;
 mod call;
@@ -28,22 +33,27 @@ mod custom;
 mod definition;
 mod delete;
 mod discovery;
+mod journal;
 mod kinds;
 mod meta;
 mod names;
 mod object;
+mod openapi;
 mod patch;
 mod path;
+mod protobuf;
 mod query;
 mod read;
 mod rules;
 mod select;
+mod serve;
 mod server;
 mod service;
 mod start;
 mod state;
 mod status;
 mod store;
+mod table;
 mod watch;
 mod write;
 
@@ -54,20 +64,38 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
+use jiff::Timestamp;
 
+pub use access::{Access, AccessError};
+pub use journal::DataError;
 pub use server::ResponseBody;
 pub use start::Builder;
-use state::State;
+use state::{Clock, State};
+use status::Refusal;
 
 /// What all handles to one server share.
 struct Shared {
     state: Mutex<State>,
+    clock: Clock,
 }
 
 impl Shared {
     /// The lock is held for one step of one request and never across an await.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The moment at which ages are told.
+    fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// Changes the state. Nobody sees the change, and its author is not told of it, before the disk has it.
+    fn write<T>(&self, change: impl FnOnce(&mut State) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        let mut state = self.lock();
+        let outcome = change(&mut state);
+        state.store.commit().map_err(|error| Refusal::Internal(error.to_string()))?;
+        outcome
     }
 }
 

@@ -19,6 +19,10 @@ pub(crate) enum Target {
     Group(String),
     /// `/api/v1` and `/apis/GROUP/VERSION`
     Resources { group: String, version: String },
+    /// `/openapi/v3`
+    Documents,
+    /// `/openapi/v3/api/v1` and `/openapi/v3/apis/GROUP/VERSION`
+    Document { group: String, version: String },
     /// A collection, an object or a subresource.
     Resource(ResourcePath),
 }
@@ -53,6 +57,13 @@ impl Target {
         match words.as_slice() {
             ["healthz" | "livez" | "readyz", ..] => Ok(Self::Health),
             ["version"] => Ok(Self::Version),
+            ["openapi", "v3"] => Ok(Self::Documents),
+            ["openapi", "v3", "api", version] => {
+                Ok(Self::Document { group: String::new(), version: (*version).into() })
+            }
+            ["openapi", "v3", "apis", group, version] => {
+                Ok(Self::Document { group: (*group).into(), version: (*version).into() })
+            }
             ["api"] => Ok(Self::CoreVersions),
             ["apis"] => Ok(Self::Groups),
             ["apis", group] => Ok(Self::Group((*group).into())),

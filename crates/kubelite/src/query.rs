@@ -21,7 +21,7 @@ impl Query {
         Self(text.split('&').filter(|part| !part.is_empty()).map(pair).collect())
     }
 
-    fn text(&self, key: &str) -> &str {
+    pub(crate) fn text(&self, key: &str) -> &str {
         self.0.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value)
     }
 

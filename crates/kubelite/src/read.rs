@@ -2,9 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::call::Call;
+use crate::call::{Call, Form};
 use crate::kinds::{Resource, Served};
 use crate::object;
 use crate::query::{Freshness, ListOptions};
@@ -12,6 +13,7 @@ use crate::select::{FieldSelector, LabelSelector};
 use crate::state::State;
 use crate::status::Refusal;
 use crate::store::{Bucket, Key, Object, TooOld};
+use crate::table;
 
 /// Which objects of a kind a request is about.
 #[derive(Debug, Clone, Default)]
@@ -177,8 +179,17 @@ fn read_token(token: &str) -> Result<(Option<u64>, Key), Refusal> {
     Ok((value["rv"].as_u64(), Key::new(namespace, name.trim_end_matches('\0'))))
 }
 
-/// A page as the client sees it; `show` gives the form of each item.
-pub(crate) fn render(call: &Call, page: &Page, show: impl Fn(&Object) -> Value, partial: bool) -> Value {
+/// An object as the client wants to see it.
+pub(crate) fn render_one(call: &Call, object: &Object, now: Timestamp) -> Value {
+    let shown = call.show(object);
+    let Form::Table(include) = call.form else { return shown.into_owned() };
+    let columns = &call.served.columns;
+    let metadata = json!({"resourceVersion": object::meta(&shown, "resourceVersion")});
+    table::table(&metadata, &table::header(columns), &[table::row(columns, &shown, include, now)])
+}
+
+/// A page as the client wants to see it.
+pub(crate) fn render(call: &Call, page: &Page, now: Timestamp) -> Value {
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if let Some(token) = &page.continue_token {
         metadata["continue"] = json!(token);
@@ -186,14 +197,22 @@ pub(crate) fn render(call: &Call, page: &Page, show: impl Fn(&Object) -> Value, 
     if let Some(remaining) = page.remaining {
         metadata["remainingItemCount"] = json!(remaining);
     }
-    let bare = !call.resource.traits.custom && !partial;
-    let item = |object: &Object| if bare { object::without_type(&show(object)) } else { show(object) };
-    let items: Vec<Value> = page.items.iter().map(item).collect();
-    let (kind, api_version) = if partial {
-        ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned())
-    } else {
-        (call.resource.list_kind.clone(), call.served.api_version())
+    let (kind, api_version) = match call.form {
+        Form::Full => (call.resource.list_kind.clone(), call.served.api_version()),
+        Form::MetadataOnly => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
+        Form::Table(include) => {
+            let columns = &call.served.columns;
+            let row = |object| table::row(columns, &call.show(object), include, now);
+            let rows: Vec<Value> = page.items.iter().map(row).collect();
+            return table::table(&metadata, &table::header(columns), &rows);
+        }
     };
+    let bare = !call.resource.traits.custom && call.form == Form::Full;
+    let item = |object: &Object| {
+        let shown = call.show(object);
+        if bare { object::without_type(&shown) } else { shown.into_owned() }
+    };
+    let items: Vec<Value> = page.items.iter().map(item).collect();
     json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items})
 }
 

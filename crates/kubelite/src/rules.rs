@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::kinds::Served;
+use crate::openapi::Schemas;
 use crate::service::Allocations;
 use crate::status::Cause;
 
@@ -26,6 +27,9 @@ pub(crate) trait Rules: Send + Sync {
     /// # Errors
     /// A sentence if the JSON does not have the shape of the kind.
     fn decode(&self, served: &Served, body: Value) -> Result<Value, String>;
+
+    /// Adds the kind's schema to a document and returns its name there.
+    fn describe(&self, served: &Served, schemas: &mut Schemas) -> String;
 
     /// From stored to shown.
     fn show<'a>(&self, _served: &Served, stored: &'a Value) -> Cow<'a, Value> {

@@ -1,5 +1,6 @@
 //! HTTP in, HTTP out: routing of requests to verbs, negotiation of formats.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -20,8 +21,9 @@ use crate::patch::Patch;
 use crate::path::{ResourcePath, Target};
 use crate::query::{ListOptions, Query, WriteOptions};
 use crate::status::Refusal;
+use crate::table::Include;
 use crate::write::{self, Written};
-use crate::{discovery, read, watch};
+use crate::{discovery, openapi, protobuf, read, watch};
 
 /// The body of an answer; that of a watch streams.
 pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
@@ -43,7 +45,7 @@ where
     outcome.unwrap_or_else(|refusal| refuse(&refusal))
 }
 
-fn refuse(refusal: &Refusal) -> Response<ResponseBody> {
+pub(crate) fn refuse(refusal: &Refusal) -> Response<ResponseBody> {
     let code = StatusCode::from_u16(refusal.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if *refusal == Refusal::UnknownPath {
         return text(code, refusal.to_string());
@@ -82,7 +84,11 @@ fn written(written: Written) -> Response<ResponseBody> {
 }
 
 fn route(shared: &Arc<Shared>, parts: &Parts, body: &[u8]) -> Result<Response<ResponseBody>, Refusal> {
-    let form = negotiate(&parts.headers)?;
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let form = match negotiate(&parts.headers)? {
+        Form::Table(_) => Form::Table(Include::read(&query)?),
+        other => other,
+    };
     let target = Target::parse(parts.uri.path())?;
     let path = match target {
         Target::Resource(path) => path,
@@ -90,7 +96,6 @@ fn route(shared: &Arc<Shared>, parts: &Parts, body: &[u8]) -> Result<Response<Re
         Target::Health => return Ok(text(StatusCode::OK, "ok".into())),
         other => return describe(shared, &other).map(|value| json(StatusCode::OK, &value)),
     };
-    let query = Query::parse(parts.uri.query().unwrap_or_default());
     let watch_path = path.watch;
     let (call, status) = resolve(shared, path, form)?;
     if call.name.is_some() && !watch_path {
@@ -107,6 +112,8 @@ fn describe(shared: &Shared, target: &Target) -> Result<Value, Refusal> {
         Target::Groups => Ok(discovery::groups(&state.registry)),
         Target::Group(group) => discovery::group(&state.registry, group),
         Target::Resources { group, version } => discovery::resources(&state.registry, group, version),
+        Target::Documents => Ok(openapi::index(&state.registry)),
+        Target::Document { group, version } => openapi::document(&state.registry, group, version),
         Target::Health | Target::Resource(_) => Err(Refusal::UnknownPath),
     }
 }
@@ -140,25 +147,25 @@ fn one(
     match parts.method {
         Method::GET => {
             let object = read::get(&shared.lock(), call)?;
-            Ok(json(StatusCode::OK, &call.show(&object)))
+            Ok(json(StatusCode::OK, &read::render_one(call, &object, shared.now())))
         }
         Method::PUT => {
-            check_json(&parts.headers)?;
+            let body = &object_text(&parts.headers, body)?;
             let options = WriteOptions::read(query, "UpdateOptions")?;
-            let done = write::update(&mut shared.lock(), call, &options, body, status)?;
+            let done = shared.write(|state| write::update(state, call, &options, body, status))?;
             Ok(written(done))
         }
         Method::PATCH => {
             let kind = content_type(&parts.headers);
             let patch = Patch::parse(&kind, call.resource.traits.custom, body)?;
             let options = WriteOptions::read(query, "PatchOptions")?;
-            let done = write::patch(&mut shared.lock(), call, &options, &patch, status)?;
+            let done = shared.write(|state| write::patch(state, call, &options, &patch, status))?;
             Ok(written(done))
         }
         Method::DELETE if !status => {
             let options = WriteOptions::read(query, "DeleteOptions")?;
             let options = DeleteOptions::read(&options, body)?;
-            let gone = delete::delete(&mut shared.lock(), call, &options)?;
+            let gone = shared.write(|state| delete::delete(state, call, &options))?;
             Ok(json(StatusCode::OK, &gone))
         }
         _ => Err(Refusal::MethodNotAllowed),
@@ -183,28 +190,24 @@ fn many(
             if options.watch { watch_many(shared, call, &options) } else { list_many(shared, &call, &options) }
         }
         Method::POST if complete => {
-            check_json(&parts.headers)?;
+            let body = &object_text(&parts.headers, body)?;
             let options = WriteOptions::read(query, "CreateOptions")?;
-            let done = write::create(&mut shared.lock(), &call, &options, body)?;
+            let done = shared.write(|state| write::create(state, &call, &options, body))?;
             Ok(written(done))
         }
         Method::DELETE if complete && call.resource.bucket != bucket::NAMESPACES => {
             let list = ListOptions::read(query)?;
             let options = DeleteOptions::read(&WriteOptions::read(query, "DeleteOptions")?, body)?;
-            let page = delete::delete_collection(&mut shared.lock(), &call, &list, &options)?;
-            Ok(json(StatusCode::OK, &page_value(&call, &page)))
+            let page = shared.write(|state| delete::delete_collection(state, &call, &list, &options))?;
+            Ok(json(StatusCode::OK, &read::render(&call, &page, shared.now())))
         }
         _ => Err(Refusal::MethodNotAllowed),
     }
 }
 
-fn page_value(call: &Call, page: &read::Page) -> Value {
-    read::render(call, page, |object| call.show(object).into_owned(), call.form == Form::MetadataOnly)
-}
-
 fn list_many(shared: &Shared, call: &Call, options: &ListOptions) -> Result<Response<ResponseBody>, Refusal> {
     let page = read::list(&shared.lock(), call, options)?;
-    Ok(json(StatusCode::OK, &page_value(call, &page)))
+    Ok(json(StatusCode::OK, &read::render(call, &page, shared.now())))
 }
 
 fn watch_many(shared: &Arc<Shared>, call: Call, options: &ListOptions) -> Result<Response<ResponseBody>, Refusal> {
@@ -218,9 +221,11 @@ fn content_type(headers: &HeaderMap) -> String {
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-fn check_json(headers: &HeaderMap) -> Result<(), Refusal> {
+/// The body of a create or update as JSON text.
+fn object_text<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, Refusal> {
     match content_type(headers).as_str() {
-        "" | "application/json" => Ok(()),
+        "" | "application/json" => Ok(Cow::Borrowed(body)),
+        "application/vnd.kubernetes.protobuf" => protobuf::to_json(body).map(Cow::Owned),
         _ => Err(Refusal::UnsupportedMediaType(
             "the body of the request was in an unknown format - accepted media types include: application/json".into(),
         )),
@@ -243,6 +248,7 @@ fn negotiate(headers: &HeaderMap) -> Result<Form, Refusal> {
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") if parameters.contains(&"v=v1") => {
                 Some(Form::MetadataOnly)
             }
+            Some("Table") if parameters.contains(&"v=v1") => Some(Form::Table(Include::Metadata)),
             Some(_) => None,
         }
     };
@@ -262,7 +268,9 @@ mod tests {
     #[test]
     fn the_first_format_that_can_be_served_is_taken() {
         assert_eq!(accepting("application/json"), Ok(Form::Full));
-        assert_eq!(accepting("application/json;as=Table;v=v1;g=meta.k8s.io,application/json"), Ok(Form::Full));
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+        assert_eq!(accepting(table), Ok(Form::Table(Include::Metadata)));
+        assert_eq!(accepting("application/json;as=Table;v=v9;g=meta.k8s.io,application/json"), Ok(Form::Full));
         assert_eq!(accepting("application/vnd.kubernetes.protobuf, */*"), Ok(Form::Full));
         let partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         assert_eq!(accepting(partial), Ok(Form::MetadataOnly));

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::builtin::typed;
 use crate::kinds::Served;
 use crate::object::{carry, map_at, map_of};
+use crate::openapi::Schemas;
 use crate::rules::{Ground, Rules};
 use crate::status::Cause;
 
@@ -36,6 +37,10 @@ impl Rules for ServiceRules {
         let mut service = typed::<Service>(json!(service))?;
         swap_times(&mut service, &json!(NEVER), &Value::Null);
         Ok(service)
+    }
+
+    fn describe(&self, _served: &Served, schemas: &mut Schemas) -> String {
+        schemas.typed::<Service>()
     }
 
     fn create(&self, ground: &Ground<'_>, _served: &Served, new: &mut Value) -> Vec<Cause> {

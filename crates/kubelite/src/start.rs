@@ -1,5 +1,6 @@
 //! How a server comes to life: its options and the objects that every cluster has.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use ipnet::IpNet;
@@ -7,6 +8,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::call::{Call, Form};
+use crate::journal::{DataError, Journal};
+use crate::kinds::bucket;
 use crate::query::{FieldValidation, WriteOptions};
 use crate::service::Allocations;
 use crate::state::{Clock, State};
@@ -45,16 +48,41 @@ impl Builder {
 
     /// Starts the server.
     pub fn build(self) -> Kubelite {
+        let store = Store::new(self.history);
+        self.start(store)
+    }
+
+    /// Starts the server with the objects of a folder, and keeps all changes in it. The folder is made if it is not there,
+    /// and belongs to this server until the last handle to it is dropped.
+    ///
+    /// What a client was told is written survives the death of the process at any moment, and resourceVersions go on
+    /// where they stopped. Only the loss of the whole machine may cost the last seconds: the disk is not waited for.
+    ///
+    /// # Errors
+    /// If another server has the folder, or it cannot be read or written.
+    pub fn open(self, folder: &Path) -> Result<Kubelite, DataError> {
+        let (journal, kept) = Journal::open(folder)?;
+        let store = Store::resume(self.history, kept, journal);
+        let server = self.start(store);
+        server.shared.lock().store.commit()?;
+        Ok(server)
+    }
+
+    fn start(self, store: Store) -> Kubelite {
         let allocations =
             if self.service_ranges.is_empty() { Allocations::default() } else { Allocations::new(self.service_ranges) };
-        let mut state = State::new(Store::new(self.history), allocations, self.clock);
+        let mut state = State::new(store, allocations, self.clock.clone());
+        state.recall();
         furnish(&mut state);
-        Kubelite { shared: Arc::new(Shared { state: Mutex::new(state) }) }
+        Kubelite { shared: Arc::new(Shared { state: Mutex::new(state), clock: self.clock }) }
     }
 }
 
-/// Writes what is there before the first client comes.
+/// Writes what is there before the first client comes, unless it was there before.
 fn furnish(state: &mut State) {
+    if !state.store.bucket(bucket::NAMESPACES).is_empty() {
+        return;
+    }
     for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
         let object = json!({"metadata": {"name": name}});
         create(state, "namespaces", None, &object);

@@ -30,6 +30,18 @@ impl State {
         Self { store, registry: Registry::new(), allocations, clock, random: RandomState::new(), draws: 0 }
     }
 
+    /// Makes what follows from the stored objects: custom kinds and taken addresses.
+    pub(crate) fn recall(&mut self) {
+        let definitions: Vec<Object> = self.store.bucket(bucket::DEFINITIONS).values().cloned().collect();
+        let services: Vec<Object> = self.store.bucket(bucket::SERVICES).values().cloned().collect();
+        for definition in &definitions {
+            self.follow(bucket::DEFINITIONS, None, Some(definition));
+        }
+        for service in &services {
+            self.follow(bucket::SERVICES, None, Some(service));
+        }
+    }
+
     pub(crate) fn ground(&self) -> Ground<'_> {
         Ground { allocations: &self.allocations, now: self.now() }
     }

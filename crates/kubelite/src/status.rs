@@ -111,6 +111,9 @@ pub(crate) enum Refusal {
     UnknownPatchType,
     #[error("406: Not Acceptable\n\nAvailable representations: application/json")]
     NotAcceptable,
+    /// No token, or another one than that of this server.
+    #[error("Unauthorized")]
+    Unauthorized,
     #[error("{0} is forbidden: {1}")]
     Forbidden(Subject, String, Vec<Cause>),
     /// History needed for the request was compacted away; a list may go on with the second token.
@@ -152,6 +155,7 @@ impl Refusal {
             Self::MethodNotAllowed => 405,
             Self::UnsupportedMediaType(_) | Self::UnknownPatchType => 415,
             Self::NotAcceptable => 406,
+            Self::Unauthorized => 401,
             Self::Forbidden(..) => 403,
             Self::Expired(..) => 410,
             Self::FutureRevision { .. } => 504,
@@ -170,6 +174,7 @@ impl Refusal {
             Self::MethodNotAllowed => "MethodNotAllowed",
             Self::UnsupportedMediaType(_) | Self::UnknownPatchType => "UnsupportedMediaType",
             Self::NotAcceptable => "NotAcceptable",
+            Self::Unauthorized => "Unauthorized",
             Self::Forbidden(..) => "Forbidden",
             Self::Expired(..) => "Expired",
             Self::FutureRevision { .. } => "Timeout",

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::journal::{DataError, Journal, Kept};
 use crate::object;
 
 /// A stored object; readers share it, nobody changes it.
@@ -77,6 +78,8 @@ pub(crate) struct Store {
     window: usize,
     compacted: u64,
     bell: watch::Sender<u64>,
+    /// Where changes are kept beyond the life of the process, if anywhere.
+    journal: Option<Journal>,
 }
 
 static EMPTY: Bucket = BTreeMap::new();
@@ -92,7 +95,34 @@ impl Store {
             window: window.max(1),
             compacted: first,
             bell: watch::Sender::new(first),
+            journal: None,
         }
+    }
+
+    /// A store that goes on where another one stopped. Older history is gone, as after a compaction.
+    pub(crate) fn resume(window: usize, kept: Kept, journal: Journal) -> Self {
+        let stored = |(key, value)| (key, Stored::new(value));
+        let bucket =
+            |(name, objects): (String, BTreeMap<Key, Value>)| (name, objects.into_iter().map(stored).collect());
+        Self {
+            revision: kept.revision,
+            compacted: kept.revision,
+            buckets: kept.buckets.into_iter().map(bucket).collect(),
+            bell: watch::Sender::new(kept.revision),
+            journal: Some(journal),
+            ..Self::new(window)
+        }
+    }
+
+    /// Hands all changes since the last call to the disk, if there is one to keep them.
+    ///
+    /// # Errors
+    /// If the disk does not take them; the next call tries again.
+    pub(crate) fn commit(&mut self) -> Result<(), DataError> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.commit(self.revision)?;
+        journal.tidy(self.revision, &self.buckets);
+        Ok(())
     }
 
     /// The revision of the newest change.
@@ -132,8 +162,11 @@ impl Store {
 
     fn record(&mut self, bucket: &str, key: Key, before: Option<Object>, after: Option<Object>) {
         self.revision += 1;
-        let change = Change { revision: self.revision, bucket: bucket.into(), key, before, after };
-        self.history.push_back(Arc::new(change));
+        let change = Arc::new(Change { revision: self.revision, bucket: bucket.into(), key, before, after });
+        if let Some(journal) = &mut self.journal {
+            journal.note(change.clone());
+        }
+        self.history.push_back(change);
         while self.history.len() > self.window {
             self.history.pop_front();
             self.compacted += 1;

@@ -1,5 +1,6 @@
 //! Watches: a cursor into the shared history for each, so that a slow reader costs nobody anything.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +12,13 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::Shared;
 use crate::call::{Call, Form};
+use crate::object;
 use crate::query::{ListOptions, parse_revision};
 use crate::read::{self, Filter};
 use crate::state::State;
 use crate::status::Refusal;
 use crate::store::{Change, Object, at_revision};
+use crate::table::{self, Include};
 
 /// Changes taken from the history at a time, so that the lock is held briefly.
 const BATCH: usize = 500;
@@ -43,6 +46,8 @@ struct Watch {
     next_bookmark: Instant,
     deadline: Instant,
     over: bool,
+    /// The columns of a table are told once.
+    header_told: bool,
 }
 
 /// Opens a watch; the stream yields lines of JSON.
@@ -75,6 +80,7 @@ pub(crate) fn open(
             next_bookmark: next_bookmark(now, deadline),
             deadline,
             over: false,
+            header_told: false,
             shared: shared.clone(),
             call,
         };
@@ -165,7 +171,7 @@ impl Watch {
     }
 
     /// A change as this watcher sees it: what enters its selection is added, what leaves it is deleted.
-    fn tell(&self, lines: &mut BytesMut, change: &Change) {
+    fn tell(&mut self, lines: &mut BytesMut, change: &Change) {
         if change.bucket != self.call.resource.bucket {
             return;
         }
@@ -179,12 +185,21 @@ impl Watch {
         }
     }
 
-    fn line(&self, lines: &mut BytesMut, kind: &str, object: &Object) {
-        let text = match self.call.show(object) {
-            std::borrow::Cow::Borrowed(_) => object.text(),
-            std::borrow::Cow::Owned(shown) => shown.to_string().into(),
+    fn line(&mut self, lines: &mut BytesMut, kind: &str, object: &Object) {
+        let text = match (self.call.form, self.call.show(object)) {
+            (Form::Table(include), shown) => self.table(&shown, include).to_string().into(),
+            (_, Cow::Borrowed(_)) => object.text(),
+            (_, Cow::Owned(shown)) => shown.to_string().into(),
         };
         write_line(lines, kind, &text);
+    }
+
+    /// A table of one row.
+    fn table(&mut self, shown: &Value, include: Include) -> Value {
+        let columns = &self.call.served.columns;
+        let header = if std::mem::replace(&mut self.header_told, true) { Value::Null } else { table::header(columns) };
+        let metadata = json!({"resourceVersion": object::meta(shown, "resourceVersion")});
+        table::table(&metadata, &header, &[table::row(columns, shown, include, self.shared.now())])
     }
 
     fn bookmark(&mut self) -> Bytes {
@@ -192,11 +207,17 @@ impl Watch {
         if std::mem::take(&mut self.mark_initial) {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let (kind, api_version): (Value, Value) = match self.call.form {
-            Form::Full => (json!(self.call.resource.kind), json!(self.call.served.api_version())),
-            Form::MetadataOnly => (json!("PartialObjectMetadata"), json!("meta.k8s.io/v1")),
+        let object = match self.call.form {
+            Form::Full => {
+                let (kind, api_version) = (&self.call.resource.kind, self.call.served.api_version());
+                json!({"kind": kind, "apiVersion": api_version, "metadata": metadata})
+            }
+            Form::MetadataOnly => {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+            }
+            // Its only row is about no object and carries the bookmark.
+            Form::Table(_) => self.table(&json!({"metadata": metadata}), Include::Metadata),
         };
-        let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
         let mut lines = BytesMut::new();
         write_line(&mut lines, "BOOKMARK", &object.to_string().into());
         lines.freeze()

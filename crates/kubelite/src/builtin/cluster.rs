@@ -1,11 +1,12 @@
 //! Nodes, namespaces and pods.
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::typed;
 use crate::kinds::Served;
 use crate::object::{carry, map_at, map_of, name};
+use crate::openapi::Schemas;
 use crate::rules::{Ground, Rules};
 use crate::status::Cause;
 
@@ -22,6 +23,10 @@ impl Rules for NodeRules {
         status.entry("daemonEndpoints").or_insert_with(|| json!({"kubeletEndpoint": {"Port": 0}}));
         status.entry("nodeInfo").or_insert_with(|| json!(k8s_openapi::api::core::v1::NodeSystemInfo::default()));
         Ok(node)
+    }
+
+    fn describe(&self, _served: &Served, schemas: &mut Schemas) -> String {
+        schemas.typed::<Node>()
     }
 
     fn create(&self, _ground: &Ground<'_>, _served: &Served, new: &mut Value) -> Vec<Cause> {
@@ -54,6 +59,10 @@ impl Rules for NamespaceRules {
         Ok(namespace)
     }
 
+    fn describe(&self, _served: &Served, schemas: &mut Schemas) -> String {
+        schemas.typed::<Namespace>()
+    }
+
     fn create(&self, _ground: &Ground<'_>, _served: &Served, new: &mut Value) -> Vec<Cause> {
         map_of(new).insert("status".into(), json!({"phase": "Active"}));
         map_of(new).insert("spec".into(), json!({"finalizers": ["kubernetes"]}));
@@ -77,25 +86,18 @@ impl Rules for PodRules {
     fn decode(&self, _served: &Served, body: Value) -> Result<Value, String> {
         let mut pod = typed::<Pod>(body)?;
         let spec = map_at(&mut pod, "spec");
-        for (field, default) in [
-            ("restartPolicy", json!("Always")),
-            ("terminationGracePeriodSeconds", json!(30)),
-            ("dnsPolicy", json!("ClusterFirst")),
-            ("schedulerName", json!("default-scheduler")),
-            ("securityContext", json!({})),
-            ("enableServiceLinks", json!(true)),
-        ] {
-            spec.entry(field).or_insert(default);
-        }
-        for list in ["containers", "initContainers"] {
-            let containers = spec.get_mut(list).and_then(Value::as_array_mut);
-            containers.into_iter().flatten().for_each(complete_container);
-        }
+        spec.entry("enableServiceLinks").or_insert(json!(true));
+        complete_pod(spec);
         Ok(pod)
+    }
+
+    fn describe(&self, _served: &Served, schemas: &mut Schemas) -> String {
+        schemas.typed::<Pod>()
     }
 
     fn create(&self, _ground: &Ground<'_>, _served: &Served, new: &mut Value) -> Vec<Cause> {
         map_of(new).insert("status".into(), json!({"phase": "Pending", "qosClass": "BestEffort"}));
+        admit_pod(map_at(new, "spec"));
         container_faults(&new["spec"]["containers"])
     }
 
@@ -111,10 +113,44 @@ impl Rules for PodRules {
     }
 }
 
+/// The defaults of a pod, or of the template of one.
+pub(super) fn complete_pod(spec: &mut Map<String, Value>) {
+    for (field, default) in [
+        ("restartPolicy", json!("Always")),
+        ("terminationGracePeriodSeconds", json!(30)),
+        ("dnsPolicy", json!("ClusterFirst")),
+        ("schedulerName", json!("default-scheduler")),
+        ("securityContext", json!({})),
+    ] {
+        spec.entry(field).or_insert(default);
+    }
+    for list in ["containers", "initContainers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        containers.into_iter().flatten().for_each(complete_container);
+    }
+}
+
+/// What admission adds to every new pod: the usual priority, and five minutes of patience with a lost node.
+fn admit_pod(spec: &mut Map<String, Value>) {
+    spec.entry("priority").or_insert(json!(0));
+    spec.entry("preemptionPolicy").or_insert(json!("PreemptLowerPriority"));
+    let tolerations = spec.entry("tolerations").or_insert(json!([]));
+    for key in [NOT_READY, "node.kubernetes.io/unreachable"] {
+        if let Some(list) = tolerations.as_array_mut()
+            && !list.iter().any(|it| it["key"] == key)
+        {
+            list.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
+        }
+    }
+}
+
 fn complete_container(container: &mut Value) {
     let image = container["image"].as_str().unwrap_or_default();
     let tag = image.rsplit('/').next().and_then(|last| last.split_once(':')).map_or("latest", |(_, tag)| tag);
     let policy = if tag == "latest" && !image.contains('@') { "Always" } else { "IfNotPresent" };
+    for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        map_of(port).entry("protocol").or_insert(json!("TCP"));
+    }
     let members = map_of(container);
     for (field, default) in [
         ("imagePullPolicy", json!(policy)),

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::typed;
 use crate::kinds::Served;
 use crate::object::map_of;
+use crate::openapi::Schemas;
 use crate::rules::{Ground, Rules};
 use crate::status::Cause;
 
@@ -21,6 +22,10 @@ impl Rules for SecretRules {
         }
         secret.type_.get_or_insert_with(|| "Opaque".into());
         typed::<Secret>(json!(secret))
+    }
+
+    fn describe(&self, _served: &Served, schemas: &mut Schemas) -> String {
+        schemas.typed::<Secret>()
     }
 
     fn create(&self, _ground: &Ground<'_>, _served: &Served, new: &mut Value) -> Vec<Cause> {
@@ -46,6 +51,10 @@ pub(crate) struct ConfigMapRules;
 impl Rules for ConfigMapRules {
     fn decode(&self, _served: &Served, body: Value) -> Result<Value, String> {
         typed::<ConfigMap>(body)
+    }
+
+    fn describe(&self, _served: &Served, schemas: &mut Schemas) -> String {
+        schemas.typed::<ConfigMap>()
     }
 
     fn create(&self, _ground: &Ground<'_>, _served: &Served, new: &mut Value) -> Vec<Cause> {

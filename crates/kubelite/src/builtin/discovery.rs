@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::typed;
 use crate::kinds::Served;
 use crate::object::{map_at, map_of};
+use crate::openapi::Schemas;
 use crate::rules::{Ground, Rules};
 use crate::status::Cause;
 
@@ -29,6 +30,10 @@ impl Rules for SliceRules {
             members.entry("protocol").or_insert_with(|| json!("TCP"));
         }
         Ok(slice)
+    }
+
+    fn describe(&self, _served: &Served, schemas: &mut Schemas) -> String {
+        schemas.typed::<EndpointSlice>()
     }
 
     fn create(&self, _ground: &Ground<'_>, _served: &Served, new: &mut Value) -> Vec<Cause> {
@@ -89,6 +94,10 @@ impl Rules for LeaseRules {
         let mut lease = typed::<Lease>(body)?;
         map_at(&mut lease, "spec");
         Ok(lease)
+    }
+
+    fn describe(&self, _served: &Served, schemas: &mut Schemas) -> String {
+        schemas.typed::<Lease>()
     }
 
     fn create(&self, _ground: &Ground<'_>, _served: &Served, new: &mut Value) -> Vec<Cause> {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::typed;
 use crate::kinds::Served;
 use crate::object::{map_of, namespace};
+use crate::openapi::Schemas;
 use crate::rules::{Ground, Rules};
 use crate::status::Cause;
 
@@ -36,14 +37,35 @@ fn rename(event: &mut Value, words: impl Iterator<Item = (&'static str, &'static
     members.insert("apiVersion".into(), json!(api_version));
 }
 
+/// Events show fields that they do not have.
+fn show_absence(mut event: Value) -> Value {
+    let members = map_of(&mut event);
+    for (field, absent) in [
+        ("eventTime", Value::Null),
+        ("firstTimestamp", Value::Null),
+        ("lastTimestamp", Value::Null),
+        ("reportingComponent", json!("")),
+        ("reportingInstance", json!("")),
+        ("involvedObject", json!({})),
+        ("source", json!({})),
+    ] {
+        members.entry(field).or_insert(absent);
+    }
+    event
+}
+
 impl Rules for EventRules {
     fn decode(&self, served: &Served, body: Value) -> Result<Value, String> {
         if served.group.is_empty() {
-            return typed::<Event>(body);
+            return typed::<Event>(body).map(show_absence);
         }
         let mut event = typed::<RegardingEvent>(body)?;
         rename(&mut event, WORDS.iter().map(|(core, newer)| (*newer, *core)), "v1");
-        typed::<Event>(event)
+        typed::<Event>(event).map(show_absence)
+    }
+
+    fn describe(&self, served: &Served, schemas: &mut Schemas) -> String {
+        if served.group.is_empty() { schemas.typed::<Event>() } else { schemas.typed::<RegardingEvent>() }
     }
 
     fn show<'a>(&self, served: &Served, stored: &'a Value) -> Cow<'a, Value> {
@@ -52,6 +74,8 @@ impl Rules for EventRules {
         }
         let mut event = stored.clone();
         rename(&mut event, WORDS.into_iter(), &served.api_version());
+        // The newer group leaves empty words out.
+        map_of(&mut event).retain(|_, value| value != "");
         Cow::Owned(event)
     }
 

@@ -16,12 +16,14 @@ enum ListRule {
 }
 
 /// Lists that are not atomic: kind (`*` for all), path, rule. Paths leave out list items.
-const LISTS: [(&str, &str, ListRule); 23] = [
+const LISTS: [(&str, &str, ListRule); 25] = [
     ("*", "metadata.finalizers", ListRule::Set),
     ("*", "metadata.ownerReferences", ListRule::ByKey("uid")),
     ("Service", "spec.ports", ListRule::ByKey("port")),
     ("Service", "status.conditions", ListRule::ByKey("type")),
     ("Namespace", "status.conditions", ListRule::ByKey("type")),
+    ("DaemonSet", "status.conditions", ListRule::ByKey("type")),
+    ("Deployment", "status.conditions", ListRule::ByKey("type")),
     ("Node", "spec.podCIDRs", ListRule::Set),
     ("Node", "status.addresses", ListRule::ByKey("type")),
     ("Node", "status.conditions", ListRule::ByKey("type")),
@@ -43,6 +45,12 @@ const LISTS: [(&str, &str, ListRule); 23] = [
 ];
 
 fn list_rule(kind: &str, path: &str) -> ListRule {
+    // The template of a workload is a pod without a name.
+    if matches!(kind, "DaemonSet" | "Deployment")
+        && let Some(inner) = path.strip_prefix("spec.template.")
+    {
+        return list_rule("Pod", inner);
+    }
     let known = LISTS.iter().find(|(owner, place, _)| (*owner == "*" || *owner == kind) && *place == path);
     known.map_or(ListRule::Atomic, |(.., rule)| *rule)
 }
