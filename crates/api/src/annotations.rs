@@ -23,7 +23,7 @@ pub const NODE_AFFINITY: &str = "purelb.io/node-affinity";
 pub const ALLOCATED_BY: &str = "purelb.io/allocated-by";
 /// The ServiceGroup the addresses came from, or several as `a, b`.
 pub const ALLOCATED_FROM: &str = "purelb.io/allocated-from";
-/// How the group announces; see [`POOL_TYPE_LOCAL`] and [`POOL_TYPE_REMOTE`]. Automatic groups do not set it.
+/// How the group announces; its values are those of `Placement::pool_type` in core.
 pub const POOL_TYPE: &str = "purelb.io/pool-type";
 /// `true` when the group's IPv6 addresses skip duplicate address detection.
 pub const SKIP_IPV6_DAD: &str = "purelb.io/skip-ipv6-dad";
@@ -36,6 +36,8 @@ pub const ANNOUNCING_IPV4: &str = "purelb.io/announcing-IPv4";
 pub const ANNOUNCING_IPV6: &str = "purelb.io/announcing-IPv6";
 /// What the reference wrote when it could not tell the family; only ever removed by us.
 pub const ANNOUNCING_UNKNOWN: &str = "purelb.io/announcing-unknown";
+/// `externalTrafficPolicy: Local` of this Service was once set to Cluster, because a local address cannot have it.
+pub const POLICY_REWRITTEN: &str = "purelb.io/traffic-policy-rewritten";
 
 // --- Set by node agents on their Lease ---
 
@@ -43,6 +45,10 @@ pub const ANNOUNCING_UNKNOWN: &str = "purelb.io/announcing-unknown";
 pub const LEASE_SUBNETS: &str = "purelb.io/subnets";
 /// The UID of the agent's Pod, so that two agents on one node notice each other.
 pub const LEASE_INSTANCE: &str = "purelb.io/instance";
+/// The highest version of any Lease that the agent had acted on when it wrote its own.
+pub const LEASE_SAW: &str = "purelb.io/saw";
+/// The addresses of the agent's Node, separated by commas: no other agent announces them.
+pub const LEASE_ADDRESSES: &str = "purelb.io/node-addresses";
 /// An agent's Lease is called this followed by the node's name.
 pub const LEASE_PREFIX: &str = "purelb-node-";
 
@@ -51,10 +57,6 @@ pub const LEASE_PREFIX: &str = "purelb-node-";
 /// The value of [`ALLOCATED_BY`], and the value of `DEFAULT_ANNOUNCER` that makes PureLB serve Services without a
 /// class.
 pub const BRAND: &str = "PureLB";
-/// The value of [`POOL_TYPE`] for addresses that go on one elected node's network interface.
-pub const POOL_TYPE_LOCAL: &str = "local";
-/// The value of [`POOL_TYPE`] for addresses that go on every node's virtual interface.
-pub const POOL_TYPE_REMOTE: &str = "remote";
 /// The value of [`NODE_AFFINITY`] that prefers nodes with a ready endpoint of the Service.
 pub const NODE_AFFINITY_ENDPOINTS: &str = "service-endpoints";
 /// The value that switches boolean annotations on.

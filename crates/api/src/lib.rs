@@ -3,6 +3,7 @@
 //! - [`service_group`], [`node_agent`]: the kinds, as Rust types
 //! - [`crds`](mod@crds): the CustomResourceDefinitions that clusters install
 //! - [`annotations`]: every annotation key and well-known name
+//! - [`holders`]: who may hold addresses of external IPAMs, as PureLB keeps it in the cluster
 //! - [`read`]: from objects to core types, or to the reasons why not
 //! - [`write`](mod@write): from decisions to patches
 //! - [`schema`]: pruning, defaulting and checking of objects as the API server does it
@@ -11,6 +12,7 @@
 pub mod annotations;
 mod conditions;
 pub mod crds;
+pub mod holders;
 mod names;
 pub mod node_agent;
 pub mod read;

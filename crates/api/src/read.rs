@@ -4,11 +4,15 @@
 //! field and the remedy.
 
 mod agent;
+mod agent_service;
+mod choose;
 mod duration;
+mod endpoints;
 mod entries;
 mod group;
 mod in_force;
 mod lease;
+mod member;
 mod node;
 mod object;
 mod selector;
@@ -16,10 +20,15 @@ pub(crate) mod service;
 
 use purelb_core::reason::{Problem, Reason};
 
-pub use agent::agent;
+pub use agent::{agent, selects};
+pub use agent_service::agent_service;
+pub use choose::{AgentChoice, Chosen, choose_agent};
+pub use duration::parse as duration;
+pub use endpoints::endpoint_slice;
 pub use group::group;
 pub use in_force::{group_in_force, last_valid};
-pub use lease::active_subnets;
+pub use lease::{AgentLease, agent_lease};
+pub use member::{lease_view, renew_text};
 pub use node::{NodeView, node};
 pub use object::{GroupObject, ServiceObject, ServiceObjectStatus};
 pub use service::{ServiceRecord, is_ignored, service, service_type};

@@ -267,26 +267,6 @@ pub struct ServiceGroupStatus {
     /// restart of PureLB, until the group is corrected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_valid: Option<LastValid>,
-
-    /// Only for groups of an external IPAM: the Services that may hold addresses there. A Service is entered before the IPAM is
-    /// asked and leaves when the IPAM was told, so that what a Service held is given back even if PureLB restarts meanwhile.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["service"]))]
-    pub holders: Vec<Holder>,
-}
-
-/// A Service that may hold addresses of an external IPAM.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("required" = ["service"]))]
-pub struct Holder {
-    /// Namespace and name of the Service, as namespace/name.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub service: String,
-
-    /// The addresses it has, or has had and the IPAM was not told yet.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub addresses: Vec<String>,
 }
 
 /// A group as it last was when nothing was wrong with it.

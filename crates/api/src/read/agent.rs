@@ -1,8 +1,10 @@
 //! From an LBNodeAgent, in the words of either version, to the configuration of node agents.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::ResourceExt;
+use kube::core::{Selector, SelectorExt};
 use purelb_core::agent::{AddressOptions, AgentConfig, Garp, LocalInterface};
 use purelb_core::reason::Reason;
 use regex::Regex;
@@ -20,6 +22,15 @@ pub fn agent(object: &LBNodeAgent) -> Reading<AgentConfig> {
     let mut notes = Notes::default();
     let config = read(object, &mut notes);
     notes.reading(config)
+}
+
+/// Whether an LBNodeAgent is for a node with these labels. One whose selector cannot be evaluated is for none.
+pub fn selects(object: &LBNodeAgent, labels: &BTreeMap<String, String>) -> bool {
+    match object.spec.node_selector.clone().map(Selector::try_from) {
+        None => true,
+        Some(Ok(selector)) => selector.matches(labels),
+        Some(Err(_)) => false,
+    }
 }
 
 fn read(object: &LBNodeAgent, notes: &mut Notes) -> Option<AgentConfig> {

@@ -1,5 +1,6 @@
-//! The addresses of a Node, which are never given to a Service.
+//! The addresses of a Node, which are never given to a Service, and its labels.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Node;
@@ -12,6 +13,8 @@ pub struct NodeView {
     pub name: String,
     /// Its addresses, each once; IPv4-mapped ones as IPv4.
     pub addresses: Vec<IpAddr>,
+    /// Its labels, which LBNodeAgents select by.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Reads a Node.
@@ -26,7 +29,7 @@ pub fn node(object: &Node) -> NodeView {
             addresses.push(addr);
         }
     }
-    NodeView { name: object.name_any(), addresses }
+    NodeView { name: object.name_any(), addresses, labels: object.labels().clone() }
 }
 
 #[cfg(test)]
@@ -56,6 +59,9 @@ mod tests {
 
     #[test]
     fn a_node_that_has_just_joined_has_no_address_yet() {
-        assert_eq!(node(&Node::default()), NodeView { name: String::new(), addresses: vec![] });
+        assert_eq!(
+            node(&Node::default()),
+            NodeView { name: String::new(), addresses: vec![], labels: BTreeMap::new() }
+        );
     }
 }

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::ServiceObject;
 use crate::annotations::{
-    ADDRESS_ASSIGNED, ADDRESSES, ALLOCATED_BY, ALLOCATED_FROM, ALLOW_SHARED_IP, BRAND, MULTI_POOL, POOL_TYPE,
-    RE_EVALUATE, SERVICE_GROUP, SKIP_IPV6_DAD, TRUE,
+    ADDRESS_ASSIGNED, ADDRESSES, ALLOCATED_BY, ALLOCATED_FROM, ALLOW_SHARED_IP, ANNOUNCING_IPV4, ANNOUNCING_IPV6,
+    BRAND, MULTI_POOL, POOL_TYPE, RE_EVALUATE, SERVICE_GROUP, SKIP_IPV6_DAD, TRUE,
 };
 
 /// The Services that a cluster's own parts need and that PureLB never touches, whatever they say.
@@ -40,6 +40,8 @@ pub struct ServiceRecord {
     pub since: Option<Timestamp>,
     /// The term of the allocator that last wrote the condition, if it said so.
     pub term: Option<u64>,
+    /// Who announces the addresses, as node agents have written it: `purelb.io/announcing-IPv4` and `-IPv6`.
+    pub announcing: BTreeMap<&'static str, String>,
     /// `spec.externalTrafficPolicy: Local`.
     pub external_traffic_policy_local: bool,
     /// Which of [`OWN`] are there, whatever they say.
@@ -85,6 +87,7 @@ pub fn service(object: &ServiceObject) -> ServiceRecord {
             .collect(),
         since: own_condition.and_then(|condition| text(condition, "lastTransitionTime").parse().ok()),
         term: term.flatten(),
+        announcing: announcing(annotations),
         external_traffic_policy_local: spec.external_traffic_policy.as_deref() == Some("Local"),
         own: OWN.map(|key| annotations.contains_key(key)),
     }
@@ -104,7 +107,7 @@ fn without_term(message: &str) -> (&str, Option<u64>) {
     }
 }
 
-fn key(object: &ServiceObject) -> ServiceKey {
+pub(super) fn key(object: &ServiceObject) -> ServiceKey {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any()).into()
 }
 
@@ -157,6 +160,11 @@ fn asks(annotations: &BTreeMap<String, String>) -> Asks {
     }
 }
 
+fn announcing(annotations: &BTreeMap<String, String>) -> BTreeMap<&'static str, String> {
+    let keys = [ANNOUNCING_IPV4, ANNOUNCING_IPV6].into_iter();
+    keys.filter_map(|key| Some((key, annotations.get(key)?.clone()))).collect()
+}
+
 fn brand(annotations: &BTreeMap<String, String>) -> Brand {
     Brand {
         ours: annotations.get(ALLOCATED_BY).is_some_and(|value| value == BRAND),
@@ -166,7 +174,7 @@ fn brand(annotations: &BTreeMap<String, String>) -> Brand {
     }
 }
 
-fn ingress(object: &ServiceObject) -> Vec<Ingress> {
+pub(super) fn ingress(object: &ServiceObject) -> Vec<Ingress> {
     let balancer = object.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     balancer.iter().flat_map(|balancer| balancer.ingress.iter().flatten()).map(entry).collect()
 }

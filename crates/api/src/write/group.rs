@@ -6,12 +6,8 @@ use purelb_core::report::{Finding, GroupReport};
 use serde_json::{Map, Value, json};
 
 use super::merge::difference;
-use super::stored;
+use super::{shortened, stored};
 use crate::service_group::{LastValid, ServiceGroup, ServiceGroupStatus};
-
-/// The longest sentence of a condition, well inside what the schema allows: one that quotes a very long text must not
-/// make the API server refuse the whole status.
-const LONGEST_SENTENCE: usize = 4096;
 
 /// The status that a report stands for.
 ///
@@ -38,7 +34,6 @@ pub fn group_status(
         bound_namespaces: report.bound_namespaces.clone(),
         conditions: ours.chain(others).collect(),
         last_valid,
-        holders: Vec::new(),
     }
 }
 
@@ -78,13 +73,6 @@ fn word(holds: Option<bool>) -> &'static str {
         Some(true) => "True",
         Some(false) => "False",
         None => "Unknown",
-    }
-}
-
-fn shortened(sentence: &str) -> String {
-    match sentence.char_indices().nth(LONGEST_SENTENCE) {
-        Some((end, _)) => format!("{}…", &sentence[..end]),
-        None => sentence.to_owned(),
     }
 }
 

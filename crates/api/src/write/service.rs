@@ -60,6 +60,12 @@ pub fn released_patch(record: &ServiceRecord) -> Option<Value> {
     Some(json!({"metadata": metadata(record, annotations(record, &Brand::default())), "status": status}))
 }
 
+/// The patch of `services/status` that sets these annotations of node agents, or takes them off.
+pub fn announcing_patch(record: &ServiceRecord, changes: Vec<(&'static str, Option<String>)>) -> Value {
+    let changes = changes.into_iter().map(|(key, text)| (key.to_owned(), text.into()));
+    json!({"metadata": metadata(record, changes.collect())})
+}
+
 /// The object and version the patch is meant for, with the annotations to change.
 fn metadata(record: &ServiceRecord, annotations: Map<String, Value>) -> Value {
     let mut metadata = json!({"resourceVersion": record.resource_version, "uid": record.view.uid});

@@ -103,7 +103,7 @@ fn lists_are_used_before_single_pools_in_both_families() {
 #[case::aggregation_word(
     "v6pools", json!({"pool": "fd00::1", "subnet": "fd00::/64", "aggregation": "64"}), "aggregation", "AggregationSyntax"
 )]
-fn a_bad_entry_is_named_and_disables_only_itself(
+fn bug_9_bug_10_and_b46_a_bad_entry_is_named_and_disables_only_itself(
     #[case] list: &str,
     #[case] bad: Value,
     #[case] field: &str,
@@ -284,7 +284,7 @@ fn contradictions_that_an_older_crd_let_in_are_named_and_the_addresses_stay(
 }
 
 #[test]
-fn only_local_groups_skip_duplicate_address_detection() {
+fn lp_9_only_local_groups_skip_duplicate_address_detection() {
     let pools = json!({"v6pool": pool("fd00::1", "fd00::/64"), "skipIPv6DAD": true});
     assert!(clean(json!({"local": pools})).skip_ipv6_dad);
     assert!(!clean(json!({"remote": pools})).skip_ipv6_dad);

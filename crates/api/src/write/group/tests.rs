@@ -145,5 +145,5 @@ fn a_sentence_that_quotes_a_very_long_text_is_cut_so_that_the_api_server_takes_i
     let mut long = report();
     long.findings[0].sentence = "ä".repeat(40_000);
     let message = &status(&long, &[], START).conditions[0].message;
-    assert_eq!(message.chars().count(), LONGEST_SENTENCE + 1);
+    assert_eq!(message.chars().count(), super::super::LONGEST_SENTENCE + 1);
 }
