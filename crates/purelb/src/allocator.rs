@@ -17,16 +17,17 @@ use tracing::info;
 use crate::cluster::leader::{Candidate, Timing, identity};
 use crate::cluster::recorder::Recorder;
 use crate::http::Guard;
+use crate::signals::stopped;
 use inspect::Questions;
 use metrics::Metrics;
 use work::Workshop;
 
+pub mod agents;
 pub mod command;
 pub mod desk;
 pub mod groups;
 pub mod inspect;
 pub mod job;
-pub mod known;
 pub mod metrics;
 pub mod term;
 pub mod work;
@@ -68,9 +69,9 @@ pub async fn lead(
     let (candidate, leadership) =
         Candidate::new(client.clone(), settings.home(), identity(&settings.replica), settings.timing);
     let candidate = candidate.keeping(ready);
-    let (recorder, sending) = Recorder::new(client.clone(), COMPONENT);
+    let (recorder, sending) = Recorder::counting(client.clone(), COMPONENT, metrics.events_lost());
     let (over, mut campaign_over) = watch::channel(false);
-    let workshop = Workshop::new(client, recorder, leadership, metrics.clone());
+    let workshop = Workshop::new(client, recorder, leadership, metrics.clone(), settings.home());
     let campaign = candidate.run(async move { drop(campaign_over.wait_for(|over| *over).await) });
     let terms = async {
         serve_terms(&workshop, settings, &mut questions, stop).await;
@@ -99,9 +100,4 @@ async fn serve_terms(workshop: &Workshop, settings: &Settings, questions: &mut Q
         workshop.metrics.leader(false);
         info!(term, "this allocator no longer leads");
     }
-}
-
-pub(crate) async fn stopped(mut stop: watch::Receiver<bool>) {
-    // A sender that is gone means the same.
-    drop(stop.wait_for(|stop| *stop).await);
 }

@@ -1,5 +1,8 @@
 //! The door to the cluster: everything that reads or writes Kubernetes objects.
 
+pub mod connection;
+pub mod known;
 pub mod leader;
 pub mod recorder;
+pub mod scope;
 pub mod watch;

@@ -20,9 +20,11 @@ use tokio::net::TcpListener;
 use tokio::time::sleep;
 
 mod debug;
+mod question;
 mod ready;
 
 pub use debug::DebugServer;
+pub use question::{Questions, channel};
 pub use ready::{Guard, Readiness};
 
 /// How long a stopping server waits for those who are still reading.

@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::cluster::{AT_ONCE, Cluster, Server, names};
 use crate::daemon::Daemon;
-use crate::numbers::{median, ratio};
+use crate::numbers::{median, promise, ratio};
 use crate::witness::Witness;
 
 const SERVICES: usize = 1000;
@@ -100,13 +100,14 @@ async fn write_new(cluster: &Cluster, round: usize) -> Result<Duration> {
 
 /// One line for each round and the median of the ratios.
 struct Table {
+    what: String,
     ratios: Vec<f64>,
 }
 
 impl Table {
     fn new(what: &str) -> Self {
         println!("\n{SERVICES} Services, {what}\nallocator        raw   ratio");
-        Self { ratios: Vec::new() }
+        Self { what: what.to_owned(), ratios: Vec::new() }
     }
 
     fn row(&mut self, served: Duration, raw: Duration) {
@@ -116,6 +117,6 @@ impl Table {
     }
 
     fn end(&self) {
-        println!("median ratio {:.2}", median(&self.ratios));
+        promise(&format!("{SERVICES} Services {}, median ratio to a raw client", self.what), median(&self.ratios), 1.3);
     }
 }

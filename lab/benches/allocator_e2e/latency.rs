@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::cluster::{Cluster, Server, raw_address};
 use crate::daemon::Daemon;
-use crate::numbers::{ms, quantile, ratio};
+use crate::numbers::{ms, promise, quantile, ratio};
 use crate::witness::Witness;
 
 /// How many times, after some to warm up.
@@ -31,6 +31,7 @@ pub async fn measure(cluster: &Cluster) -> Result<()> {
     row("raw patch sent -> seen", raw);
     let ratio = |share| ratio(quantile(served, share), quantile(raw, share));
     println!("{:<28} {:>10.2} {:>10.2}", "ratio", ratio(0.5), ratio(0.99));
+    promise("p50 to one raw patch and its delivery", ratio(0.5), 2.0);
     daemon.stop().await?;
     cluster.clear().await
 }

@@ -1,7 +1,7 @@
 //! The allocator against a real API server, beside a raw client that does the same writes in the same run.
 //!
 //! `cargo bench -p purelb-lab --bench allocator_e2e` measures everything; words after `--` choose parts of it:
-//! `latency`, `waiting`, `new`, `size`. The release build of `purelb` must be there: `cargo build --release -p purelb`.
+//! `latency`, `waiting`, `new`, `size`. Lines that begin with `target:` say what was promised and whether it is kept. The release build of `purelb` must be there: `cargo build --release -p purelb`.
 
 mod burst;
 mod cluster;

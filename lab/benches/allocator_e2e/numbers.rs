@@ -23,3 +23,9 @@ pub fn ratio(ours: Duration, floor: Duration) -> f64 {
 pub fn ms(duration: Duration) -> String {
     format!("{:.1} ms", duration.as_secs_f64() * 1e3)
 }
+
+/// A number with what was promised of it, such as `p50 ratio 0.99, at most 2: kept`.
+pub fn promise(what: &str, value: f64, most: f64) {
+    let word = if value <= most { "kept" } else { "BROKEN" };
+    println!("target: {what} {value:.2}, at most {most}: {word}");
+}

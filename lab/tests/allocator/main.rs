@@ -1,13 +1,18 @@
 //! The allocator as a process, with the rights it is shipped with, against a real API server.
 
 mod addresses;
+mod agents;
 mod chaos;
 mod cluster;
+mod external;
 mod fleet;
 mod groups;
 mod judge;
 mod observer;
 mod operator;
+mod proxy;
 mod rights;
+mod secrets;
+mod trouble;
 mod user;
 mod wire;

@@ -18,6 +18,10 @@ async fn the_allocator_may_not_do_what_it_has_no_need_for() -> Result<()> {
         ("patch", "", "nodes", ""),
         ("patch", "purelb.io", "servicegroups", ""),
         ("delete", "purelb.io", "servicegroups", ""),
+        ("patch", "purelb.io", "lbnodeagents", ""),
+        ("get", "", "configmaps", "somebody-elses"),
+        ("patch", "", "configmaps", "somebody-elses"),
+        ("delete", "", "configmaps", "purelb-external-holders"),
         ("patch", "coordination.k8s.io", "leases", "purelb-node-a"),
         ("delete", "coordination.k8s.io", "leases", "purelb-allocator"),
     ] {

@@ -1,28 +1,24 @@
 //! `purelb allocator`: flags and environment, the servers beside it, and the way it stops.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
 use futures::future::OptionFuture;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use prometheus_client::registry::Registry;
 use purelb_api::annotations;
 use purelb_core::alloc::Scope;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::info;
 
 use super::metrics::Metrics;
-use super::{Settings, lead, stopped};
+use super::{Settings, lead};
+use crate::cluster::connection::{config, install_namespace};
 use crate::cluster::leader::Timing;
 use crate::http::{DebugServer, Readiness, Server};
 use crate::logs::{self, Level};
-
-/// Where a pod finds the namespace it runs in.
-const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+use crate::signals::{stopped, terminated};
 
 /// How the allocator is started; the names are those of the PureLB it replaces.
 #[derive(clap::Args, Debug)]
@@ -61,7 +57,8 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
     let dial = logs::start(Level::from_env()).context("cannot set up logging")?;
     let settings = args.settings();
     info!(version = env!("CARGO_PKG_VERSION"), namespace = settings.namespace, "Starting");
-    let client = Client::try_from(args.cluster().await?).context("cannot set up the connection to the API server")?;
+    let client = Client::try_from(config(args.kubeconfig.as_deref()).await?)
+        .context("cannot set up the connection to the API server")?;
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::new(&mut registry));
     let readiness = Readiness::default();
@@ -83,7 +80,7 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
 impl Args {
     fn settings(&self) -> Settings {
         Settings {
-            namespace: self.install_namespace(),
+            namespace: install_namespace(self.namespace.as_deref()),
             scope: Scope {
                 classes: self.classes.clone(),
                 default_announcer: self.default_announcer == annotations::BRAND,
@@ -99,33 +96,16 @@ impl Args {
         let scale = self.lease_seconds.map_or(1.0, |seconds| f64::from(seconds) / lease.as_secs_f64());
         Timing { lease: lease.mul_f64(scale), renew: renew.mul_f64(scale), margin: margin.mul_f64(scale) }
     }
-
-    /// What was said, or else what the pod knows. Blanks do not count.
-    fn install_namespace(&self) -> String {
-        let said = self.namespace.as_deref().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
-        said.or_else(|| fs::read_to_string(POD_NAMESPACE).ok().map(|name| name.trim().to_owned())).unwrap_or_default()
-    }
-
-    async fn cluster(&self) -> anyhow::Result<Config> {
-        match self.kubeconfig.as_ref().filter(|path| !path.as_os_str().is_empty()) {
-            Some(path) => {
-                let file = Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
-                let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
-                config.with_context(|| format!("cannot use {}", path.display()))
-            }
-            None => Config::incluster().context("not in a pod: say where the cluster is with --kubeconfig"),
-        }
-    }
 }
 
-/// Waits for SIGTERM, SIGINT or SIGQUIT.
-async fn terminated() -> std::io::Result<()> {
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let mut quit = signal(SignalKind::quit())?;
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
-        _ = quit.recv() => {}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn k8s_7_the_install_namespace_is_what_was_said_without_blanks() {
+        assert_eq!(install_namespace(Some(" purelb-system\n")), "purelb-system");
+        assert_eq!(install_namespace(Some("  ")), "", "outside a pod nobody knows, and that is not fatal");
+        assert_eq!(install_namespace(None), "");
     }
-    Ok(())
 }

@@ -19,21 +19,23 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
-use purelb_api::read::{self, GroupObject, NodeView, ServiceRecord};
+use purelb_api::LBNodeAgent;
+use purelb_api::read::{AgentLease, GroupObject, NodeView, ServiceRecord};
 use purelb_core::alloc::{Scope, Wish};
-use purelb_core::book::{Book, Holding, Surroundings};
+use purelb_core::book::{Book, Surroundings};
 use purelb_core::pool::ServiceKey;
 use purelb_core::reason::Reason;
 use purelb_core::report::Stock;
 use tokio::time::Instant;
 
+use super::agents::Agents;
 use super::groups::Groups;
 use super::job::{Done, Job};
-use super::known::{Known, Noted};
+use crate::cluster::known::Known;
 use crate::cluster::watch::Change;
 use externals::Externals;
 use pauses::Pauses;
+use record::Record;
 pub(in crate::allocator) use settle::newer;
 
 mod external;
@@ -41,7 +43,10 @@ mod externals;
 mod fence;
 mod look;
 pub(super) mod pauses;
+mod record;
+mod services;
 mod settle;
+mod tidy;
 
 /// What the desk hears from outside.
 #[derive(Clone, Debug)]
@@ -52,8 +57,10 @@ pub enum News {
     Group(Change<Box<GroupObject>>),
     /// About Nodes.
     Node(Change<NodeView>),
-    /// About the Leases of node agents.
-    Lease(Change<Box<Lease>>),
+    /// About Leases; `None` for those that are no node agent's.
+    Lease(Change<Option<AgentLease>>),
+    /// About LBNodeAgents.
+    Agent(Change<Box<LBNodeAgent>>),
 }
 
 /// Something to count.
@@ -70,6 +77,13 @@ pub enum Tally {
     },
     /// A Service got an address of the least used range of this group.
     Balanced(String),
+}
+
+/// What the book may be behind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outdated {
+    groups: bool,
+    surroundings: bool,
 }
 
 /// How far a term has come.
@@ -111,7 +125,7 @@ pub struct Desk {
     services: Known<ServiceKey, ServiceRecord>,
     groups: Groups,
     nodes: Known<String, NodeView>,
-    leases: Known<String, Lease>,
+    agents: Agents,
     surroundings: Surroundings,
     book: Book,
     phase: Phase,
@@ -128,21 +142,26 @@ pub struct Desk {
     /// When Services were last written to, and how often in short succession.
     paces: BTreeMap<ServiceKey, (Instant, u32)>,
     externals: Externals,
-    outdated: bool,
+    /// Who is on record as a holder of external addresses.
+    record: Record,
+    /// Whether groups, or what surrounds them, may be others than the book says.
+    outdated: Outdated,
     /// What happened since it was last asked for.
     tallies: Vec<Tally>,
+    /// Whether something has changed that metrics show.
+    unshown: bool,
 }
 
 impl Desk {
     /// An empty desk for a term.
-    pub fn new(scope: Scope, install_namespace: &str, term: u64) -> Self {
+    pub fn new(scope: Scope, install_namespace: &str, term: u64, at: Instant) -> Self {
         Self {
             scope,
             term,
             services: Known::default(),
             groups: Groups::new(install_namespace),
             nodes: Known::default(),
-            leases: Known::default(),
+            agents: Agents::new(at),
             surroundings: Surroundings::default(),
             book: Book::default(),
             phase: Phase::Gathering,
@@ -154,45 +173,36 @@ impl Desk {
             pauses: Pauses::default(),
             paces: BTreeMap::new(),
             externals: Externals::default(),
-            outdated: false,
+            record: Record::new(term),
+            outdated: Outdated::default(),
             tallies: Vec::new(),
+            unshown: true,
         }
     }
 
     /// Takes news in.
-    pub fn hear(&mut self, news: News, now: Timestamp) {
+    pub fn hear(&mut self, news: News, now: Timestamp, at: Instant) {
         match news {
             News::Service(change) => self.hear_of_services(change),
-            News::Group(change) => {
-                self.outdated |= self.groups.take(change);
-                self.resume_parked();
-            }
-            News::Node(change) => {
-                self.outdated |= !self.nodes.take(change.map(|node| (node.name.clone(), node))).is_empty();
-            }
-            News::Lease(change) => {
-                let change = change.map(|lease| (lease.metadata.name.clone().unwrap_or_default(), *lease));
-                self.outdated |= !self.leases.take(change).is_empty();
-            }
+            News::Group(change) => self.outdated.groups |= self.groups.take(change),
+            News::Node(change) => self.hear_of_nodes(change),
+            News::Lease(change) => self.outdated.surroundings |= self.agents.hear(change, now, at),
+            News::Agent(change) => self.agents.take(change),
         }
-        self.advance(now);
-        self.refresh(now);
+        self.advance();
+        self.refresh();
     }
 
-    /// The watch may be behind what the API server has answered: what is older than what is known says nothing.
-    fn hear_of_services(&mut self, change: Change<Box<ServiceRecord>>) {
-        if let Change::Here(record) | Change::Gone(record) = &change
-            && let Some(known) = self.services.at(&record.view.key)
-            && !newer(&record.resource_version, &known.resource_version)
+    /// A Node tells every few seconds that it is there; only other addresses or labels are news.
+    fn hear_of_nodes(&mut self, change: Change<NodeView>) {
+        if let Change::Here(node) = &change
+            && self.nodes.at(&node.name) == Some(node)
         {
-            return self.services.confirm(&record.view.key);
+            return self.nodes.confirm(&node.name);
         }
-        for noted in self.services.take(change.map(|record| (record.view.key.clone(), *record))) {
-            match noted {
-                Noted::Here(key) => self.notice(&key),
-                Noted::Gone(key, record) => self.forget(&key, &record),
-                Noted::Missing(key, _) => self.miss(&key),
-            }
+        if !self.nodes.take(change.map(|node| (node.name.clone(), node))).is_empty() {
+            self.outdated.surroundings = true;
+            self.agents.touched();
         }
     }
 
@@ -200,14 +210,14 @@ impl Desk {
     pub fn done(&mut self, done: Done, now: Timestamp, at: Instant) {
         match done {
             Done::Service(key, outcome) => self.settle(&key, outcome, now, at),
-            Done::Released(release, result) => self.released(&release, result.is_ok(), at),
+            Done::Released(release, result) => self.released(&release, result.err(), at),
             Done::Counted(socket, group, result) => self.counted(&socket, &group, result.ok(), at),
-            Done::Group(namespace, name, outcome) => {
-                self.groups.written(&namespace, &name, outcome, at);
-                self.resume_parked();
-            }
+            Done::Agent(namespace, name, outcome) => self.agents.written(&namespace, &name, outcome, at),
+            Done::Told => {}
+            Done::Record(outcome) => self.recorded(outcome, at),
+            Done::Group(namespace, name, outcome) => self.groups.written(&namespace, &name, outcome, at),
         }
-        self.advance(now);
+        self.advance();
     }
 
     /// The next thing to ask of the API server, if there is one.
@@ -227,29 +237,43 @@ impl Desk {
         None
     }
 
-    /// Group statuses to write, once there is nothing more urgent to do.
+    /// Statuses of groups and LBNodeAgents to write, once there is nothing more urgent to do.
     pub fn statuses(&mut self, now: Timestamp, at: Instant) -> Vec<Job> {
-        if !self.has_status(at) {
+        if self.phase != Phase::Deciding {
             return Vec::new();
         }
+        let mut jobs = Vec::new();
+        if self.agents.is_stale(at) {
+            jobs = self.agents.statuses(&self.nodes, now, at);
+        }
+        if self.groups.is_stale(at) {
+            jobs.extend(self.group_statuses(now, at));
+        }
+        jobs
+    }
+
+    fn group_statuses(&mut self, now: Timestamp, at: Instant) -> Vec<Job> {
         let services = self.services.values().map(|record| (&record.view, record.external_traffic_policy_local));
-        let holders = self.externals.holders(&self.services);
-        self.groups.statuses(&self.book, services, &holders, &self.externals.stocks, now, at)
+        self.groups.statuses(&self.book, services, &self.externals.stocks, now, at)
     }
 
-    /// Whether some group's status may have to be written.
+    /// Whether some status may have to be written.
     pub fn has_status(&self, at: Instant) -> bool {
-        self.phase == Phase::Deciding && self.groups.is_stale(at)
-    }
-
-    /// Whether a Service waits for a group's status to be written before its IPAM is asked.
-    pub fn has_urgent_status(&self, at: Instant) -> bool {
-        !self.externals.parked.is_empty() && self.has_status(at)
+        self.phase == Phase::Deciding && (self.groups.is_stale(at) || self.agents.is_stale(at))
     }
 
     /// When something is to be done although nothing happens.
     pub fn next_wake(&self) -> Option<Instant> {
-        [self.pauses.next(), self.externals.next_wake(), self.groups.next_wake()].into_iter().flatten().min()
+        [
+            self.pauses.next(),
+            self.externals.next_wake(),
+            self.record.next_wake(),
+            self.groups.next_wake(),
+            self.agents.next_wake(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Whether decisions are taken: everything is known and the fence stands.
@@ -282,103 +306,58 @@ impl Desk {
         std::mem::take(&mut self.tallies)
     }
 
+    /// Whether something has changed that metrics show.
+    pub fn is_unshown(&self) -> bool {
+        self.unshown
+    }
+
+    /// The same, once.
+    pub fn take_unshown(&mut self) -> bool {
+        std::mem::take(&mut self.unshown)
+    }
+
     /// Leases expire without news; the subnets of dead nodes count no longer.
-    pub fn tick(&mut self, now: Timestamp, at: Instant) {
+    pub fn tick(&mut self, at: Instant) {
         self.paces.retain(|_, (last, _)| *last + look::SHORT > at);
-        self.outdated = true;
-        self.refresh(now);
+        let died = self.agents.expire();
+        self.outdated.surroundings |= died;
+        self.refresh();
+        if self.agents.take_departures(at) || died {
+            let announced = self.services.iter().filter(|(_, record)| !record.announcing.is_empty());
+            let announced: Vec<_> = announced.map(|(key, _)| key.clone()).collect();
+            announced.iter().for_each(|key| self.enqueue(key));
+        }
     }
 
     /// Builds the book anew when groups or surroundings have changed.
-    fn refresh(&mut self, now: Timestamp) {
-        if self.phase == Phase::Gathering || !std::mem::take(&mut self.outdated) {
+    fn refresh(&mut self) {
+        if self.phase == Phase::Gathering {
             return;
         }
-        let surroundings = self.surroundings(now);
-        if self.groups.refresh() || surroundings != self.surroundings {
-            self.surroundings = surroundings;
+        let Outdated { groups, surroundings } = std::mem::take(&mut self.outdated);
+        let surroundings = surroundings.then(|| self.surroundings()).filter(|now| *now != self.surroundings);
+        let regrouped = groups && self.groups.refresh();
+        if regrouped || surroundings.is_some() {
+            self.surroundings = surroundings.unwrap_or_else(|| std::mem::take(&mut self.surroundings));
             let (groups, refused) = self.groups.assembled();
             self.book = std::mem::take(&mut self.book).rebuilt(groups, refused, self.surroundings.clone());
             self.count_new_groups();
             self.enqueue_all();
+            self.unshown = true;
         }
     }
 
-    fn surroundings(&self, now: Timestamp) -> Surroundings {
+    fn surroundings(&self) -> Surroundings {
         let addresses =
             self.nodes.values().flat_map(|node| node.addresses.iter().map(|addr| (*addr, node.name.clone())));
-        Surroundings {
-            node_addresses: addresses.collect(),
-            active_subnets: read::active_subnets(self.leases.values(), now),
-        }
+        Surroundings { node_addresses: addresses.collect(), active_subnets: self.agents.active_subnets() }
     }
 
-    /// A Service was seen; while something is under way about it, the claim stands as it is.
-    fn notice(&mut self, key: &ServiceKey) {
-        if self.phase == Phase::Gathering {
-            return;
-        }
-        if !self.busy.contains_key(key) {
-            self.enter(key);
-        }
-        self.enqueue(key);
-    }
-
-    /// A Service has left the watch: deleted, or retyped. What it held is free at once, unless a write is under way.
-    fn forget(&mut self, key: &ServiceKey, gone: &ServiceRecord) {
-        if self.leave(key) {
-            self.let_go(key);
-            if gone.view.brand.ours {
-                self.read(key);
-            }
-            self.review(key);
-        }
-    }
-
-    /// A list does not name a Service: whether it is gone for good, only the API server can tell.
-    fn miss(&mut self, key: &ServiceKey) {
-        if self.leave(key) {
-            self.read(key);
-        }
-    }
-
-    /// Notes that a Service has left the watch; whether that can be dealt with now, because nothing is under way.
-    fn leave(&mut self, key: &ServiceKey) -> bool {
-        if self.phase == Phase::Gathering {
-            return false;
-        }
-        self.waiting.remove(key);
-        self.externals.forget(key);
-        if let Some(busy) = self.busy.get_mut(key) {
-            busy.left = true;
-            return false;
-        }
-        self.pauses.forget(key);
-        true
-    }
-
-    /// Enters in the book what a Service shows that it has, whoever gave it: nobody else may get that.
-    fn enter(&mut self, key: &ServiceKey) {
-        let Some(record) = self.services.at(key) else { return };
-        let (uid, claim, addrs) = (record.view.uid.clone(), record.view.claim(), record.view.addresses());
-        let before = self.book.holding(key).map(|holding| holding.addrs.clone()).unwrap_or_default();
-        let freed = before.iter().any(|addr| !addrs.contains(addr));
-        let changed = before != addrs;
-        self.book.hold(Holding { uid, claim, addrs });
-        if changed {
-            self.groups.touched();
-        }
-        if freed {
-            self.wake_waiting();
-        }
-    }
-
-    /// Takes everything from a Service that is gone.
-    fn let_go(&mut self, key: &ServiceKey) {
-        if self.book.release(key, None).is_some() {
-            self.groups.touched();
-            self.wake_waiting();
-        }
+    /// Holdings have changed: what statuses and the record say is compared with it.
+    fn touched(&mut self) {
+        self.groups.touched();
+        self.record.touched();
+        self.unshown = true;
     }
 
     fn read(&mut self, key: &ServiceKey) {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use purelb_api::read::{self, GroupObject, Reading};
-use purelb_api::service_group::Holder;
 use purelb_api::{ServiceGroup, write};
 use purelb_core::alloc::{Notice, Severity};
 use purelb_core::book::Book;
@@ -17,18 +16,14 @@ use tokio::time::Instant;
 use super::desk::newer;
 use super::desk::pauses::Pauses;
 use super::job::{GroupOutcome, Job};
-use super::known::Known;
+use crate::cluster::known::Known;
+use crate::cluster::scope::{Key, out_of_scope};
 use crate::cluster::watch::Change;
-
-/// Namespace and name.
-type Key = (String, String);
 
 /// One group with what reading it gave.
 #[derive(Debug)]
 struct Entry {
     read: GroupObject,
-    /// The holders its status names.
-    on_record: BTreeSet<String>,
     reading: Reading<Group>,
     from_last_valid: bool,
 }
@@ -41,12 +36,10 @@ pub struct Groups {
     /// Why a group is not in use, for those that cannot be used.
     refused: BTreeMap<Key, Problem>,
     out_of_scope: BTreeSet<Key>,
-    /// Groups whose status is being written, with the holders it will name.
-    writing: BTreeMap<Key, BTreeSet<String>>,
+    /// Groups whose status is being written.
+    writing: BTreeSet<Key>,
     /// Groups whose status could not be written.
     pauses: Pauses<Key>,
-    /// Groups whose status the API server refuses.
-    unwritable: BTreeSet<Key>,
     /// Whether the statuses may say something old.
     stale: bool,
 }
@@ -60,9 +53,8 @@ impl Groups {
             usable: Vec::new(),
             refused: BTreeMap::new(),
             out_of_scope: BTreeSet::new(),
-            writing: BTreeMap::new(),
+            writing: BTreeSet::new(),
             pauses: Pauses::default(),
-            unwritable: BTreeSet::new(),
             stale: true,
         }
     }
@@ -100,26 +92,6 @@ impl Groups {
     /// When a status that could not be written is tried again.
     pub fn next_wake(&self) -> Option<Instant> {
         self.pauses.next()
-    }
-
-    /// The holders that the status of a group in use names.
-    pub fn holders(&self, name: &str) -> Vec<Holder> {
-        let status = self.in_use(name).and_then(|key| self.entries.at(&key)?.read.object.status.as_ref());
-        status.map(|status| status.holders.clone()).unwrap_or_default()
-    }
-
-    /// Whether the status of a group in use names a Service as a holder, and will go on to do so.
-    ///
-    /// Where the API server refuses the status for good, addresses are worth more than the record.
-    pub fn is_on_record(&self, name: &str, service: &str) -> bool {
-        let Some(key) = self.in_use(name) else { return false };
-        let stays = self.writing.get(&key).is_none_or(|holders| holders.contains(service));
-        let shown = self.entries.at(&key).is_some_and(|entry| entry.on_record.contains(service));
-        self.unwritable.contains(&key) || (shown && stays)
-    }
-
-    fn in_use(&self, name: &str) -> Option<Key> {
-        self.usable.iter().find(|group| group.name == name).map(group_key)
     }
 
     /// Finds out anew which groups count; whether the answer is another than before.
@@ -162,17 +134,10 @@ impl Groups {
         })
     }
 
-    /// Groups in other namespaces than PureLB's own do not count, unless they are automatic; but if that left none at all,
-    /// somebody is mistaken about the namespace, and all of them count.
     fn out_of_scope(&self) -> BTreeSet<Key> {
-        let elsewhere = |entry: &&Entry| {
-            let automatic = entry.reading.value.as_ref().is_some_and(|group| group.placement == Placement::Auto);
-            !automatic && key(&entry.read.object).0 != self.install_namespace
-        };
-        let outside: BTreeSet<_> =
-            self.entries.values().filter(elsewhere).map(|entry| key(&entry.read.object)).collect();
-        let all = outside.len() == self.entries.values().count();
-        if all || self.install_namespace.is_empty() { BTreeSet::new() } else { outside }
+        let automatic =
+            |entry: &Entry| entry.reading.value.as_ref().map(|group| group.placement) == Some(Placement::Auto);
+        out_of_scope(self.entries.iter().map(|(key, entry)| (key, automatic(entry))), &self.install_namespace)
     }
 
     /// The statuses that differ from what the objects show.
@@ -180,7 +145,6 @@ impl Groups {
         &mut self,
         book: &Book,
         services: impl Iterator<Item = (&'a ServiceView, bool)>,
-        holders: &BTreeMap<String, Vec<Holder>>,
         stocks: &BTreeMap<String, Stock>,
         now: Timestamp,
         at: Instant,
@@ -192,26 +156,23 @@ impl Groups {
         let keys: Vec<Key> = keys.cloned().collect();
         let mut jobs = Vec::new();
         for key in keys {
-            let used = self.in_use(&key.1).as_ref() == Some(&key);
-            let holders = holders.get(&key.1).filter(|_| used).cloned().unwrap_or_default();
             let report =
                 self.entries.at(&key).and_then(|entry| self.report(&key, entry, book, &census, stocks.get(&key.1)));
-            jobs.extend(report.and_then(|report| self.status_of(&key, &report, holders, now)));
+            jobs.extend(report.and_then(|report| self.status_of(&key, &report, now)));
         }
         jobs
     }
 
-    fn status_of(&mut self, key: &Key, report: &GroupReport, holders: Vec<Holder>, now: Timestamp) -> Option<Job> {
-        let entry = self.entries.at(key).filter(|_| !self.writing.contains_key(key))?;
+    fn status_of(&mut self, key: &Key, report: &GroupReport, now: Timestamp) -> Option<Job> {
+        let entry = self.entries.at(key).filter(|_| !self.writing.contains(key))?;
         let object = &entry.read.object;
         let previous = object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
         let last_valid = read::last_valid(&entry.read);
-        let mut wanted = write::group_status(report, &previous, object.metadata.generation, last_valid, now);
-        wanted.holders = holders;
+        let wanted = write::group_status(report, &previous, object.metadata.generation, last_valid, now);
         let patch = write::group_patch(object, &wanted)?;
         let notices = self.notices(key, entry, report);
         let group = Box::new(object.metadata.clone());
-        self.writing.insert(key.clone(), names(&wanted.holders));
+        self.writing.insert(key.clone());
         Some(Job::PatchGroup { group, patch, notices })
     }
 
@@ -282,7 +243,6 @@ impl Groups {
         match outcome {
             GroupOutcome::Is(read) => {
                 self.pauses.forget(&key);
-                self.unwritable.remove(&key);
                 if self.entries.at(&key).is_some_and(|known| newer(version(&read), version(&known.read))) {
                     self.entries.put(key, Entry::new(*read));
                 }
@@ -293,11 +253,7 @@ impl Groups {
                     self.pauses.end(&key);
                 }
             }
-            GroupOutcome::Refused(_) => {
-                self.pauses.failed(&key, at);
-                self.unwritable.insert(key);
-            }
-            GroupOutcome::Unsure(_) => drop(self.pauses.failed(&key, at)),
+            GroupOutcome::Refused(_) | GroupOutcome::Unsure(_) => drop(self.pauses.failed(&key, at)),
         }
     }
 }
@@ -305,8 +261,7 @@ impl Groups {
 impl Entry {
     fn new(read: GroupObject) -> Self {
         let (reading, from_last_valid) = read::group_in_force(&read);
-        let on_record = read.object.status.as_ref().map(|status| names(&status.holders)).unwrap_or_default();
-        Self { read, on_record, reading, from_last_valid }
+        Self { read, reading, from_last_valid }
     }
 
     fn first_problem(&self) -> Problem {
@@ -321,10 +276,6 @@ fn key(object: &ServiceGroup) -> Key {
 
 fn group_key(group: &Group) -> Key {
     (group.namespace.clone(), group.name.clone())
-}
-
-fn names(holders: &[Holder]) -> BTreeSet<String> {
-    holders.iter().map(|holder| holder.service.clone()).collect()
 }
 
 fn version(read: &GroupObject) -> &str {

@@ -2,32 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use purelb_core::addr::{Family, saturate};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
 
 use super::desk::Desk;
-
-/// Questions, each with a place for the answer.
-pub type Questions = mpsc::Receiver<oneshot::Sender<Value>>;
-
-/// Someone who asks, and the questions for the owner of the desk to answer.
-pub fn channel() -> (impl Fn() -> BoxFuture<'static, Value> + Send + Sync + 'static, Questions) {
-    let (ask, questions) = mpsc::channel(1);
-    let inspector = move || {
-        let ask = ask.clone();
-        async move {
-            let (reply, answer) = oneshot::channel();
-            let asked = ask.send(reply).await;
-            let answer = if asked.is_ok() { answer.await.ok() } else { None };
-            answer.unwrap_or_else(|| json!({"error": "the allocator is stopping"}))
-        }
-        .boxed()
-    };
-    (inspector, questions)
-}
+pub use crate::http::{Questions, channel};
 
 /// The state of an allocator that does not lead.
 pub fn standby() -> Value {

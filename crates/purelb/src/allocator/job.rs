@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 
 use kube::api::ObjectMeta;
+use purelb_api::LBNodeAgent;
+use purelb_api::holders::Holders;
 use purelb_api::read::{GroupObject, ServiceRecord};
 use purelb_core::alloc::{ExternalRequest, Notice};
 use purelb_core::pool::ServiceKey;
@@ -44,6 +46,29 @@ pub enum Job {
         socket: String,
         /// The group, which is the IPAM's pool.
         group: String,
+    },
+    /// Read who is on record as a holder of addresses of external IPAMs.
+    ReadRecord,
+    /// Put on record who holds addresses of external IPAMs.
+    WriteRecord {
+        /// The object, or the merge patch, which carries the version it was decided on.
+        body: Value,
+        /// Whether there is no such object yet.
+        create: bool,
+    },
+    /// Patch an LBNodeAgent's status.
+    PatchAgent {
+        /// The object, for its name.
+        agent: Box<ObjectMeta>,
+        /// The merge patch.
+        patch: Value,
+    },
+    /// Tell something about a Service without writing to it.
+    Tell {
+        /// The Service, and which of the objects that ever had this name it is.
+        service: (ServiceKey, String),
+        /// The Event.
+        notice: Notice,
     },
     /// Patch a ServiceGroup's status, then tell what is to be told about it.
     PatchGroup {
@@ -112,6 +137,28 @@ pub enum GroupOutcome {
     Unsure(String),
 }
 
+/// How the write of an LBNodeAgent's status went.
+#[derive(Clone, Debug)]
+pub enum AgentOutcome {
+    /// The object looks like this now.
+    Is(Box<LBNodeAgent>),
+    /// It was not written, or nobody knows.
+    Failed,
+}
+
+/// How reading or writing the record of external holders went.
+#[derive(Clone, Debug)]
+pub enum RecordOutcome {
+    /// It is in this version and says this, or there is none.
+    Is(Option<(String, Holders)>),
+    /// Somebody else was faster; nothing was written.
+    Conflict,
+    /// The API server refused; nothing was written.
+    Refused(String),
+    /// Nobody knows whether it was written.
+    Unsure,
+}
+
 /// A job that has come to its end.
 #[derive(Clone, Debug)]
 pub enum Done {
@@ -121,6 +168,12 @@ pub enum Done {
     Released(Release, Result<(), String>),
     /// How full a group of an IPAM at this socket is, or why nobody knows.
     Counted(String, String, Result<Stock, String>),
+    /// The record of external holders was read or written, or why not.
+    Record(RecordOutcome),
+    /// An LBNodeAgent's status was written, or not.
+    Agent(String, String, AgentOutcome),
+    /// Something was told.
+    Told,
     /// A group's status was written, or why not.
     Group(String, String, GroupOutcome),
 }

@@ -48,6 +48,7 @@ pub struct Metrics {
     update_errors: Counter,
     config_loaded: Gauge,
     leader: Gauge,
+    events_lost: Counter,
     /// What the gauges with labels show, so that what is no longer there can be taken away.
     shown: Arc<Mutex<Shown>>,
 }
@@ -141,6 +142,7 @@ impl Metrics {
             ),
             config_loaded: add(registry, "purelb_k8s_client_config_loaded_bool", "1 once a configuration was accepted"),
             leader: add(registry, "purelb_allocator_leader", "1 while this allocator leads"),
+            events_lost: add(registry, "purelb_allocator_events_lost", "Events that were dropped or not accepted"),
             shown: Arc::default(),
         };
         // An alert on a rate needs a zero to start from.
@@ -230,6 +232,11 @@ impl Metrics {
         self.config_loaded.set(1);
     }
 
+    /// The counter of Events that nobody will see.
+    pub fn events_lost(&self) -> Counter {
+        self.events_lost.clone()
+    }
+
     /// Whether this allocator leads. One that does not knows nothing of the pools, and says nothing of them.
     pub fn leader(&self, leads: bool) {
         self.leader.set(i64::from(leads));
@@ -252,8 +259,11 @@ impl Metrics {
         shown.pools = names;
     }
 
-    /// Shows what the leader has on its desk, and counts what it has refused since the last time.
+    /// Shows what the leader has on its desk, if that has changed, and counts what it has refused since the last time.
     pub fn observe(&self, desk: &mut Desk) {
+        if !desk.take_unshown() {
+            return;
+        }
         self.pools(desk.book().slots().filter_map(|slot| {
             let (size, in_use) = amounts(slot, desk.stock(&slot.group.name))?;
             Some((slot.group.name.as_str(), size, in_use))

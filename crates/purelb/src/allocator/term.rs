@@ -10,6 +10,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::watcher;
+use purelb_api::LBNodeAgent;
 use purelb_api::read::{self, GroupObject, ServiceObject};
 use tokio::time::{Instant, sleep_until};
 use tracing::info;
@@ -25,7 +26,7 @@ use crate::cluster::watch::changes;
 const AT_ONCE: usize = 32;
 /// Leases of node agents expire without an event; this is how often they are looked at.
 const TICK: Duration = Duration::from_secs(5);
-/// Group statuses follow a burst of allocations at this pace.
+/// Statuses and metrics follow a burst of allocations at this pace.
 const STATUS_PACE: Duration = Duration::from_millis(250);
 /// How long jobs under way may take to end when the process has to stop.
 const LAST_MOMENTS: Duration = Duration::from_millis(500);
@@ -38,7 +39,8 @@ pub async fn serve(
     questions: &mut Questions,
     stop: impl Future<Output = ()>,
 ) {
-    let mut shift = Shift::new(workshop, Desk::new(settings.scope.clone(), &settings.namespace, term), term);
+    let mut shift =
+        Shift::new(workshop, Desk::new(settings.scope.clone(), &settings.namespace, term, Instant::now()), term);
     let mut news = watches(workshop, settings.home());
     let mut leadership = workshop.leadership.clone();
     let mut stop = std::pin::pin!(stop);
@@ -54,15 +56,14 @@ pub async fn serve(
             }
             Some(done) = shift.jobs.next() => shift.desk.done(done, Timestamp::now(), Instant::now()),
             Some(done) = shift.calls.next() => shift.desk.done(done, Timestamp::now(), Instant::now()),
-            Some(heard) = news.next() => shift.desk.hear(heard, Timestamp::now()),
+            Some(heard) = news.next() => shift.desk.hear(heard, Timestamp::now(), Instant::now()),
             Some(reply) = questions.recv() => drop(reply.send(inspect::leading(&shift.desk, term))),
             () = sleep_until(wake) => {}
         }
         while let Some(Some(heard)) = news.next().now_or_never() {
-            shift.desk.hear(heard, Timestamp::now());
+            shift.desk.hear(heard, Timestamp::now(), Instant::now());
         }
         shift.start();
-        workshop.metrics.observe(&mut shift.desk);
     }
     shift.end().await;
 }
@@ -90,7 +91,9 @@ impl<'a> Shift<'a> {
 
     /// When to look at the desk although nothing happens.
     fn wake(&self) -> Instant {
-        let status = self.desk.has_status(Instant::now()).then_some(self.status_at);
+        let now = Instant::now();
+        let paced = self.desk.has_status(now) || self.desk.has_record(now) || self.desk.is_unshown();
+        let status = paced.then_some(self.status_at);
         self.desk.next_wake().into_iter().chain(status).fold(self.tick_at, Instant::min)
     }
 
@@ -98,7 +101,7 @@ impl<'a> Shift<'a> {
     fn start(&mut self) {
         let now = Instant::now();
         if now >= self.tick_at {
-            self.desk.tick(Timestamp::now(), now);
+            self.desk.tick(now);
             self.tick_at = now + TICK;
         }
         while self.jobs.len() < AT_ONCE
@@ -109,7 +112,12 @@ impl<'a> Shift<'a> {
         while let Some(call) = self.desk.next_external(now) {
             self.calls.push(self.begun(call));
         }
-        if now >= self.status_at || self.desk.has_urgent_status(now) {
+        let due = now >= self.status_at;
+        if let Some(job) = self.desk.next_record(due, now) {
+            self.jobs.push(self.begun(job));
+        }
+        if due {
+            self.workshop.metrics.observe(&mut self.desk);
             for job in self.desk.statuses(Timestamp::now(), now) {
                 self.jobs.push(self.begun(job));
             }
@@ -142,10 +150,12 @@ fn watches(workshop: &Workshop, namespace: &str) -> impl Stream<Item = News> + U
     let groups = changes("servicegroups", Api::<GroupObject>::all(client.clone()), watcher::Config::default());
     let nodes = changes("nodes", Api::<Node>::all(client.clone()), watcher::Config::default());
     let leases = changes("leases", Api::<Lease>::namespaced(client.clone(), namespace), watcher::Config::default());
+    let agents = changes("lbnodeagents", Api::<LBNodeAgent>::all(client.clone()), watcher::Config::default());
     select_all([
         services.map(|change| News::Service(change.map(|object| Box::new(read::service(&object))))).boxed(),
         groups.map(|change| News::Group(change.map(Box::new))).boxed(),
         nodes.map(|change| News::Node(change.map(|object| read::node(&object)))).boxed(),
-        leases.map(|change| News::Lease(change.map(Box::new))).boxed(),
+        leases.map(|change| News::Lease(change.map(|object| read::agent_lease(&object)))).boxed(),
+        agents.map(|change| News::Agent(change.map(Box::new))).boxed(),
     ])
 }

@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::api::{ObjectMeta, Patch, PatchParams};
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Error};
+use purelb_api::LBNodeAgent;
+use purelb_api::holders::{Holders, RECORD};
 use purelb_api::read::{self, GroupObject, ServiceObject};
 use purelb_core::alloc::{ExternalRequest, Notice};
 use purelb_core::pool::ServiceKey;
@@ -19,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
-use super::job::{Done, GroupOutcome, Job, NoAddress, Outcome, Release};
+use super::job::{AgentOutcome, Done, GroupOutcome, Job, NoAddress, Outcome, RecordOutcome, Release};
 use super::metrics::Metrics;
 use crate::cluster::leader::Leadership;
 use crate::cluster::recorder::Recorder;
@@ -39,6 +41,8 @@ pub struct Workshop {
     pub leadership: watch::Receiver<Leadership>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// The namespace PureLB keeps its own objects in.
+    home: Arc<str>,
     sidecars: Arc<Mutex<BTreeMap<String, Ipam>>>,
 }
 
@@ -49,8 +53,9 @@ impl Workshop {
         recorder: Recorder,
         leadership: watch::Receiver<Leadership>,
         metrics: Arc<Metrics>,
+        home: &str,
     ) -> Self {
-        Self { client, recorder, leadership, metrics, sidecars: Arc::default() }
+        Self { client, recorder, leadership, metrics, home: home.into(), sidecars: Arc::default() }
     }
 
     /// Does one job to its end.
@@ -76,6 +81,16 @@ impl Workshop {
                 let result = self.count(&socket, &group).await;
                 Done::Counted(socket, group, result)
             }
+            Job::PatchAgent { agent, patch } => {
+                let outcome = self.patch_agent(term, &agent, &patch).await;
+                Done::Agent(agent.namespace.unwrap_or_default(), agent.name.unwrap_or_default(), outcome)
+            }
+            Job::Tell { service: (service, uid), notice } => {
+                self.tell(&reference("v1", "Service", &metadata(&service, uid)), vec![notice]);
+                Done::Told
+            }
+            Job::ReadRecord => Done::Record(self.read_record().await),
+            Job::WriteRecord { body, create } => Done::Record(self.write_record(term, &body, create).await),
             Job::PatchGroup { group, patch, notices } => {
                 let outcome = self.patch_group(term, &group, &patch, notices).await;
                 Done::Group(group.namespace.unwrap_or_default(), group.name.unwrap_or_default(), outcome)
@@ -143,6 +158,52 @@ impl Workshop {
             warn!(sg = name, namespace, error = why, "the group's status could not be written; it is tried again");
         }
         outcome.1
+    }
+
+    async fn patch_agent(&self, term: u64, agent: &ObjectMeta, patch: &Value) -> AgentOutcome {
+        if !self.may_write(term) {
+            return AgentOutcome::Failed;
+        }
+        let (namespace, name) =
+            (agent.namespace.as_deref().unwrap_or_default(), agent.name.as_deref().unwrap_or_default());
+        let api: Api<LBNodeAgent> = Api::namespaced(self.client.clone(), namespace);
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        match timeout(PATIENCE, api.patch_status(name, &params, &patch)).await {
+            Ok(Ok(object)) => AgentOutcome::Is(Box::new(object)),
+            Ok(Err(error)) => {
+                debug!(lbna = name, namespace, %error, "the LBNodeAgent's status could not be written; it is tried again");
+                AgentOutcome::Failed
+            }
+            Err(_) => AgentOutcome::Failed,
+        }
+    }
+
+    async fn read_record(&self) -> RecordOutcome {
+        match timeout(PATIENCE, self.record().get_opt(RECORD)).await {
+            Ok(found) => recorded(found),
+            Err(_) => RecordOutcome::Unsure,
+        }
+    }
+
+    async fn write_record(&self, term: u64, body: &Value, create: bool) -> RecordOutcome {
+        if !self.may_write(term) {
+            return RecordOutcome::Unsure;
+        }
+        let api = self.record();
+        let call = async {
+            match serde_json::from_value(body.clone()) {
+                Ok(object) if create => api.create(&PostParams::default(), &object).await,
+                _ => api.patch(RECORD, &PatchParams::default(), &Patch::Merge(body)).await,
+            }
+        };
+        match timeout(PATIENCE, call).await {
+            Ok(written) => recorded(written.map(Some)),
+            Err(_) => RecordOutcome::Unsure,
+        }
+    }
+
+    fn record(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.home)
     }
 
     async fn ask(&self, service: &str, key: Option<&str>, request: &ExternalRequest) -> Result<Vec<IpAddr>, NoAddress> {
@@ -229,6 +290,29 @@ fn failure(service: &str, error: &Error) -> Outcome {
     }
 }
 
+/// The same about the record of external holders.
+fn recorded(found: Result<Option<ConfigMap>, Error>) -> RecordOutcome {
+    match found {
+        Ok(found) => RecordOutcome::Is(
+            found.map(|object| (object.metadata.resource_version.clone().unwrap_or_default(), Holders::read(&object))),
+        ),
+        // That it is gone, or there already, is told by reading it.
+        Err(Error::Api(status)) if matches!(status.code, 404 | 409) => RecordOutcome::Conflict,
+        Err(Error::Api(status)) if status.code != 429 && status.code < 500 => {
+            warn!(
+                configmap = RECORD,
+                error = status.message,
+                "nobody can be put on record; external IPAMs are not asked"
+            );
+            RecordOutcome::Refused(status.message)
+        }
+        Err(error) => {
+            debug!(configmap = RECORD, %error, "whether the record was written is not known; it is read again");
+            RecordOutcome::Unsure
+        }
+    }
+}
+
 /// The same about a group's status, with the word the metric has for it.
 fn group_failure(error: &Error) -> (&'static str, GroupOutcome) {
     match error {
@@ -255,6 +339,12 @@ fn is(error: &Error, code: u16) -> bool {
     matches!(error, Error::Api(status) if status.code == code)
 }
 
+fn metadata(service: &str, uid: String) -> ObjectMeta {
+    let (namespace, name) = service.split_once('/').unwrap_or(("default", service));
+    let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
+    ObjectMeta { namespace, name, uid: Some(uid), ..ObjectMeta::default() }
+}
+
 fn reference(api_version: &str, kind: &str, metadata: &ObjectMeta) -> ObjectReference {
     ObjectReference {
         api_version: Some(api_version.to_owned()),
@@ -264,5 +354,44 @@ fn reference(api_version: &str, kind: &str, metadata: &ObjectMeta) -> ObjectRefe
         uid: metadata.uid.clone(),
         resource_version: metadata.resource_version.clone(),
         field_path: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn refusal(code: u16) -> Error {
+        Error::Api(Box::new(Status::failure("no", "Reason").with_code(code)))
+    }
+
+    #[rstest]
+    #[case(409, "conflict")]
+    #[case(403, "forbidden")]
+    #[case(404, "other")]
+    #[case(422, "other")]
+    #[case(429, "other")]
+    #[case(500, "other")]
+    fn sts_3_a_status_that_is_not_written_has_a_word_for_why(#[case] code: u16, #[case] word: &str) {
+        let (said, outcome) = group_failure(&refusal(code));
+        assert_eq!(said, word);
+        let certain = matches!(outcome, GroupOutcome::Refused(_) | GroupOutcome::Conflict);
+        assert_eq!(certain, code != 429 && code < 500, "{outcome:?}");
+    }
+
+    #[rstest]
+    #[case(404, "Gone")]
+    #[case(409, "Conflict")]
+    #[case(403, "Refused")]
+    #[case(422, "Refused")]
+    #[case(429, "Unsure")]
+    #[case(500, "Unsure")]
+    #[case(504, "Unsure")]
+    fn whether_a_write_may_have_arrived_is_never_guessed(#[case] code: u16, #[case] outcome: &str) {
+        let said = format!("{:?}", failure("test/web", &refusal(code)));
+        assert!(said.starts_with(outcome), "{said}");
     }
 }

@@ -1,7 +1,7 @@
 //! Events: what an operator sees at the end of `kubectl describe`.
 //!
-//! They go out in their own time behind a bounded queue: an Event that finds no room is dropped, and the log says
-//! so once: telling never delays doing.
+//! They go out in their own time behind a bounded queue: an Event that finds no room is dropped and counted, and the
+//! log says so once: telling never delays doing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
+use prometheus_client::metrics::counter::Counter;
 use purelb_core::alloc::{Notice, Severity};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
@@ -27,33 +28,57 @@ pub struct Recorder {
     queue: mpsc::Sender<(ObjectReference, Notice)>,
     /// Whether the log has said that Events are dropped.
     overflowed: Arc<AtomicBool>,
+    /// Events that nobody will see.
+    lost: Counter,
 }
 
 impl Recorder {
     /// A recorder and the task that sends; the task ends when the last recorder is gone and all is sent.
     pub fn new(client: Client, component: &'static str) -> (Self, impl Future<Output = ()>) {
+        Self::counting(client, component, Counter::default())
+    }
+
+    /// The same, and Events that find no room or that the API server does not take are counted.
+    pub fn counting(client: Client, component: &'static str, lost: Counter) -> (Self, impl Future<Output = ()>) {
         let (queue, mut waiting) = mpsc::channel(ROOM);
+        let unsent = lost.clone();
         let sending = async move {
             let events = futures::stream::poll_fn(move |context| waiting.poll_recv(context));
-            events.for_each_concurrent(AT_ONCE, |(about, notice)| send(client.clone(), component, about, notice)).await;
+            let send = |(about, notice)| {
+                let (client, unsent) = (client.clone(), unsent.clone());
+                async move {
+                    if let Err(error) = send(client, component, about, notice).await {
+                        unsent.inc();
+                        debug!(%error, "an event could not be written");
+                    }
+                }
+            };
+            events.for_each_concurrent(AT_ONCE, send).await;
         };
-        (Self { queue, overflowed: Arc::default() }, sending)
+        (Self { queue, overflowed: Arc::default(), lost }, sending)
     }
 
     /// Tells something about an object.
     pub fn tell(&self, about: &ObjectReference, notice: Notice) {
-        if self.queue.try_send((about.clone(), notice)).is_err() && !self.overflowed.swap(true, Ordering::Relaxed) {
+        if self.queue.try_send((about.clone(), notice)).is_ok() {
+            return;
+        }
+        self.lost.inc();
+        if !self.overflowed.swap(true, Ordering::Relaxed) {
             warn!("too many events at once: some are dropped");
         }
     }
 }
 
-async fn send(client: Client, component: &'static str, about: ObjectReference, notice: Notice) {
+async fn send(
+    client: Client,
+    component: &'static str,
+    about: ObjectReference,
+    notice: Notice,
+) -> Result<(), kube::Error> {
     let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
     let event = event(component, about, notice, Timestamp::now());
-    if let Err(error) = Api::namespaced(client, &namespace).create(&PostParams::default(), &event).await {
-        debug!(%error, reason = event.reason, "an event could not be written");
-    }
+    Api::namespaced(client, &namespace).create(&PostParams::default(), &event).await.map(drop)
 }
 
 fn event(component: &str, about: ObjectReference, notice: Notice, now: Timestamp) -> Event {

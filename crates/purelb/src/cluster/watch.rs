@@ -1,8 +1,11 @@
 //! Watches as streams of plain changes: a list that begins, objects that are there, objects that are gone.
 
 use std::fmt::Debug;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
 
 use futures::{Stream, StreamExt, future};
+use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -11,6 +14,12 @@ use tracing::warn;
 /// How many objects of a list are read at once. Whole objects are large and are not kept, so that the largest page is
 /// what a daemon needs most memory for.
 const PAGE: u32 = 100;
+
+/// The first and the longest pause after trouble. Long enough for an API server that has a thousand watchers to come
+/// back, short enough that a CRD applied late is noticed soon.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+/// How long a watch must have been well for the next pause to be the first again.
+const WELL: Duration = Duration::from_secs(60);
 
 /// One change of a watched set of objects.
 #[derive(Clone, Debug)]
@@ -43,7 +52,7 @@ pub fn changes<K>(kind: &'static str, api: Api<K>, config: watcher::Config) -> i
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    watcher(api, config.page_size(PAGE)).default_backoff().filter_map(move |event| {
+    watcher(api, config.page_size(PAGE)).backoff(pauses()).filter_map(move |event| {
         future::ready(match event {
             Ok(watcher::Event::Init) => Some(Change::Restarted),
             Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => Some(Change::Here(object)),
@@ -55,4 +64,43 @@ where
             }
         })
     })
+}
+
+fn pauses() -> impl Backoff {
+    ResetTimerBackoff::new(Growing(PAUSES.0), WELL)
+}
+
+/// Each pause is about twice the last one; by chance up to twice as long, so that not all watchers come at once.
+struct Growing(Duration);
+
+impl Iterator for Growing {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = self.0;
+        self.0 = (pause * 2).min(PAUSES.1);
+        let chance = RandomState::new().hash_one(0) as f64 / u64::MAX as f64;
+        Some(pause + pause.mul_f64(chance))
+    }
+}
+
+impl Backoff for Growing {
+    fn reset(&mut self) {
+        self.0 = PAUSES.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_stay_short_enough_to_notice_a_crd_that_is_applied_late() {
+        let taken: Vec<_> = pauses().take(50).collect();
+        assert_eq!(taken.len(), 50, "it never gives up");
+        assert!(taken[0] <= PAUSES.0 * 2, "{taken:?}");
+        assert!(taken.iter().all(|pause| *pause <= PAUSES.1 * 2), "{taken:?}");
+        let last: Duration = taken[40..].iter().sum();
+        assert!(last >= PAUSES.1 * 5, "no hot loop: {taken:?}");
+    }
 }

@@ -15,7 +15,7 @@ use purelb::allocator::metrics::Metrics;
 use purelb::allocator::{Settings, inspect, lead};
 use purelb::cluster::leader::Timing;
 use purelb::http::Readiness;
-use purelb_api::{ServiceGroup, annotations, crds};
+use purelb_api::{LBNodeAgent, LBNodeAgentStatus, ServiceGroup, annotations, crds};
 use purelb_core::alloc::Scope;
 use purelb_kubelite::Kubelite;
 use serde_json::{Value, json};
@@ -117,6 +117,46 @@ impl Cluster {
         let metadata = json!({"name": name, "namespace": HOME});
         let object = json!({"apiVersion": "purelb.io/v2", "kind": "ServiceGroup", "metadata": metadata, "spec": spec});
         self.create("servicegroups", HOME, object).await
+    }
+
+    pub async fn agent(&self, name: &str, spec: Value) -> Result<()> {
+        let metadata = json!({"name": name, "namespace": HOME});
+        let object = json!({"apiVersion": "purelb.io/v2", "kind": "LBNodeAgent", "metadata": metadata, "spec": spec});
+        self.create("lbnodeagents", HOME, object).await
+    }
+
+    /// Waits until an LBNodeAgent has the wanted status.
+    pub async fn agent_status(
+        &self,
+        name: &str,
+        wanted: impl Fn(&LBNodeAgentStatus) -> bool,
+    ) -> Result<LBNodeAgentStatus> {
+        let api: Api<LBNodeAgent> = Api::namespaced(self.client.clone(), HOME);
+        self.until(&format!("the status of {name} is as wanted"), async || {
+            Ok(api.get(name).await?.status.filter(|status| wanted(status)))
+        })
+        .await
+    }
+
+    pub async fn node(&self, name: &str, labels: Value) -> Result<()> {
+        let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
+        self.create("nodes", "", object).await
+    }
+
+    /// The Lease of a node's agent, renewed just now.
+    pub async fn lease(&self, node: &str, subnets: &str) -> Result<()> {
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+        let object = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": format!("purelb-node-{node}"),
+                "namespace": HOME,
+                "annotations": {"purelb.io/subnets": subnets},
+            },
+            "spec": {"holderIdentity": node, "renewTime": now, "leaseDurationSeconds": 600},
+        });
+        self.create("leases", HOME, object).await
     }
 
     /// A local group of IPv4 ranges in a /16.

@@ -187,3 +187,27 @@ async fn re_evaluate_is_acknowledged_and_carried_out() -> Result<()> {
     assert_eq!(moved["metadata"]["annotations"]["purelb.io/allocated-from"], "other");
     allocator.stop().await
 }
+
+#[tokio::test]
+async fn mp_13_a_retyped_multi_pool_service_gives_all_its_addresses_back() -> Result<()> {
+    let cluster = Cluster::new().await?;
+    let pools = [
+        json!({"pool": "10.1.0.8/32", "subnet": "10.1.0.0/16"}),
+        json!({"pool": "10.2.0.8/32", "subnet": "10.2.0.0/16"}),
+    ];
+    cluster.group("default", json!({"remote": {"v4pools": pools, "multiPool": true}})).await?;
+    let allocator = cluster.allocator();
+    cluster.service("web", json!({})).await?;
+    cluster.has("web", &["10.1.0.8", "10.2.0.8"]).await?;
+    cluster.service("waits", json!({})).await?;
+    cluster.told("waits", "Exhausted").await?;
+    cluster.patch("web", json!({"spec": {"type": "ClusterIP"}})).await?;
+    cluster.has("waits", &["10.1.0.8", "10.2.0.8"]).await?;
+    cluster
+        .until("our marks are gone", async || {
+            let web = cluster.shown("web").await?;
+            Ok(web["metadata"]["annotations"].get("purelb.io/allocated-from").is_none().then_some(()))
+        })
+        .await?;
+    allocator.stop().await
+}

@@ -63,7 +63,7 @@ async fn b37_a_broken_edit_leaves_the_last_valid_form_in_force_also_after_a_rest
 }
 
 #[tokio::test]
-async fn b3_and_b23_a_group_that_clashes_says_so_and_serves_nobody() -> Result<()> {
+async fn bug_3_and_b23_a_group_that_clashes_says_so_and_serves_nobody() -> Result<()> {
     let cluster = Cluster::new().await?;
     cluster.local("aaa", "10.0.0.0/24").await?;
     cluster.local("bbb", "10.0.0.16/28").await?;
@@ -114,5 +114,36 @@ async fn k8s_8_groups_elsewhere_do_not_count_unless_they_are_automatic() -> Resu
                 .then_some(()))
         })
         .await?;
+    allocator.stop().await
+}
+
+#[tokio::test]
+async fn ns_10_bound_namespaces_follow_an_edit_of_the_list_alone() -> Result<()> {
+    let cluster = Cluster::new().await?;
+    let pools = json!([{"pool": "10.0.0.8/30", "subnet": "10.0.0.0/16"}]);
+    cluster.group("default", json!({"local": {"v4pools": pools}, "namespaces": ["b", "a", "b"]})).await?;
+    let allocator = cluster.allocator();
+    status(&cluster, "default", |status| status.bound_namespaces == ["b", "a", "b"]).await?;
+    let edit = json!({"spec": {"namespaces": ["c"]}});
+    cluster.groups().patch("default", &PatchParams::default(), &Patch::Merge(&edit)).await?;
+    status(&cluster, "default", |status| status.bound_namespaces == ["c"]).await?;
+    allocator.stop().await
+}
+
+#[tokio::test]
+async fn an_lbnodeagent_says_whether_it_is_understood_and_how_many_nodes_live() -> Result<()> {
+    let cluster = Cluster::new().await?;
+    cluster.agent("default", json!({"local": {}})).await?;
+    cluster.agent("wrong", json!({"local": {"localInterface": "("}})).await?;
+    cluster.node("n1", json!({})).await?;
+    cluster.lease("n1", "10.0.0.0/24").await?;
+    let allocator = cluster.allocator();
+    let default = cluster.agent_status("default", |status| status.active_leases == Some(1)).await?;
+    assert_eq!((default.conditions[0].type_.as_str(), default.conditions[0].status.as_str()), ("Valid", "True"));
+    let wrong = cluster.agent_status("wrong", |status| !status.conditions.is_empty()).await?;
+    assert_eq!(
+        (wrong.conditions[0].status.as_str(), wrong.conditions[0].reason.as_str()),
+        ("False", "InterfacePattern")
+    );
     allocator.stop().await
 }

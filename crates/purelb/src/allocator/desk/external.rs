@@ -1,20 +1,22 @@
 //! Groups whose addresses come from an external IPAM: who asks, who is entered as a holder before, and who gives back.
 //!
-//! An IPAM remembers what it gave; a Service that is gone remembers nothing. So a Service is entered as a holder in the
-//! group's status before the IPAM is asked, and leaves the status once the IPAM was told that its addresses are free.
-//! Whoever leads next compares the holders with the Services there are, and tells the IPAM of those who are gone.
+//! An IPAM remembers what it gave; a Service that is gone remembers nothing. So a Service is put on record as a holder
+//! before the IPAM is asked, and leaves the record once the IPAM was told that its addresses are free. Whoever leads next
+//! compares the record with the Services there are, and tells the IPAM of those who are gone.
 
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use purelb_core::alloc::{Decision, ExternalRequest, Wish, accept, decide};
+use purelb_api::holders::Holders;
+use purelb_core::alloc::{Decision, ExternalRequest, Notice, Severity, Wish, accept, decide};
 use purelb_core::group::Source;
 use purelb_core::pool::ServiceKey;
+use purelb_core::reason::Reason;
 use purelb_core::report::Stock;
 use tokio::time::Instant;
 
 use super::{Busy, Desk, Phase};
-use crate::allocator::job::{Job, NoAddress, Release};
+use crate::allocator::job::{Job, NoAddress, RecordOutcome, Release};
 
 impl Desk {
     /// The next call to an IPAM, if there is one and its socket has room.
@@ -25,29 +27,53 @@ impl Desk {
         self.externals.next(at)
     }
 
-    /// Takes over from the last leader: the holders that the groups' statuses name.
-    pub(super) fn take_over_holders(&mut self) {
-        for (group, socket) in self.external_groups() {
-            for holder in self.groups.holders(&group) {
-                let key: ServiceKey = holder.service.as_str().into();
-                self.enter_holder(&key, &group, &socket);
-                self.owe_what_is_gone(&key, &group, &socket, &holder.addresses);
+    /// The next look at the record, or write to it. What nobody waits for is written only when it is `due`.
+    pub fn next_record(&mut self, due: bool, at: Instant) -> Option<Job> {
+        let needed = !self.externals.parked.is_empty();
+        if self.phase != Phase::Deciding || !(due || needed) {
+            return None;
+        }
+        let (externals, services) = (&self.externals, &self.services);
+        self.record.next(|| externals.holders(services), needed, at)
+    }
+
+    /// Whether the record is to be read or written.
+    pub fn has_record(&self, at: Instant) -> bool {
+        self.phase == Phase::Deciding && self.record.is_stale(!self.externals.parked.is_empty(), at)
+    }
+
+    /// The record was read or written, or was not: those who wait for it look again, be it to be told why they wait.
+    pub(super) fn recorded(&mut self, outcome: RecordOutcome, at: Instant) {
+        if let Some(holders) = self.record.done(outcome, at).cloned() {
+            self.take_over(&holders);
+        }
+        let parked: Vec<_> = self.externals.parked.iter().cloned().collect();
+        parked.iter().for_each(|key| self.enqueue(key));
+    }
+
+    /// Takes over from the last leader, whose groups may be gone by now.
+    fn take_over(&mut self, holders: &Holders) {
+        for (group, held) in &holders.groups {
+            for (service, noted) in &held.services {
+                let key: ServiceKey = service.as_str().into();
+                self.enter_holder(&key, group, &held.socket);
+                self.owe_what_is_gone(&key, group, &held.socket, noted);
                 // Those that are there are looked at anyway; the others may have been retyped.
                 if self.services.at(&key).is_none() && !self.busy.contains_key(&key) {
                     self.read(&key);
-                    self.review(&key);
                 }
+                self.review(&key);
             }
         }
     }
 
     /// A Service that shows some addresses of the group no longer needs the others that were noted for it.
-    fn owe_what_is_gone(&mut self, key: &ServiceKey, group: &str, socket: &str, noted: &[String]) {
+    fn owe_what_is_gone(&mut self, key: &ServiceKey, group: &str, socket: &str, noted: &[IpAddr]) {
         let shown = self.shown_from(key, group);
         if shown.is_empty() {
             return;
         }
-        for addr in noted.iter().filter_map(|text| text.parse().ok()).filter(|addr| !shown.contains(addr)) {
+        for &addr in noted.iter().filter(|addr| !shown.contains(addr)) {
             self.owe(key, group, socket, Some(addr));
         }
     }
@@ -87,29 +113,37 @@ impl Desk {
     fn enter_holder(&mut self, key: &ServiceKey, group: &str, socket: &str) {
         let groups = self.externals.by_service.entry(key.clone()).or_default();
         if groups.insert(group.to_owned(), socket.to_owned()).is_none() {
-            self.groups.touched();
+            self.touched();
         }
     }
 
-    /// Asks the IPAM as soon as the Service is a holder on record.
-    pub(super) fn ask(&mut self, key: &ServiceKey, request: ExternalRequest, at: Instant) {
+    /// Asks the IPAM as soon as the Service is a holder on record. Where nobody can be put on record, the Service is told.
+    pub(super) fn ask(
+        &mut self,
+        key: &ServiceKey,
+        request: ExternalRequest,
+        now: Timestamp,
+        at: Instant,
+    ) -> Option<Job> {
         let (group, socket) = (request.group.clone(), request.socket.clone());
         self.externals.asking.insert(key.clone(), request.clone());
         self.enter_holder(key, &group, &socket);
         if self.externals.ask_pauses.is_paused(key, at) || self.is_giving_back(key, &group) {
-            return;
+            return None;
         }
-        if !self.groups.is_on_record(&group, key) {
+        let record = self.services.at(key)?;
+        if !self.record.names(&group, key) {
             self.externals.parked.insert(key.clone());
-            self.groups.touched();
-            return;
+            let reason = Reason::HoldersUnrecorded { group, why: self.record.refusal()?.to_owned() };
+            let Decision::Wish(wish) = accept(&self.book, &record.view, &request, Err(reason)) else { return None };
+            return self.pursue(key, wish, now, at);
         }
         self.externals.parked.remove(key);
-        let Some(record) = self.services.at(key) else { return };
         let sharing_key = record.view.asks.sharing_key.as_deref().map(str::to_owned);
         let job = Job::Ask { service: key.clone(), sharing_key, request };
         self.busy.insert(key.clone(), Busy::with(job.clone()));
         self.externals.line_up(&socket, job);
+        None
     }
 
     /// Whether the IPAM is just being told that the Service needs nothing. What it has not been told yet, it need not be
@@ -118,12 +152,6 @@ impl Desk {
         let meant = |release: &Release| release.service == *key && release.group == group;
         self.externals.owed.retain(|release, under_way| *under_way || !meant(release));
         self.externals.owed.keys().any(meant)
-    }
-
-    /// Services that may have become holders on record.
-    pub(super) fn resume_parked(&mut self) {
-        let parked: Vec<_> = self.externals.parked.iter().cloned().collect();
-        parked.iter().for_each(|key| self.enqueue(key));
     }
 
     /// An IPAM has answered.
@@ -211,16 +239,18 @@ impl Desk {
     fn owe(&mut self, key: &ServiceKey, group: &str, socket: &str, addr: Option<IpAddr>) {
         let release = Release { socket: socket.to_owned(), group: group.to_owned(), service: key.clone(), addr };
         self.externals.owed.entry(release).or_insert(false);
-        self.groups.touched();
+        self.touched();
     }
 
     /// An IPAM was told, or could not be.
-    pub(super) fn released(&mut self, release: &Release, well: bool, at: Instant) {
-        self.answers(&release.socket, well);
+    pub(super) fn released(&mut self, release: &Release, error: Option<String>, at: Instant) {
+        self.answers(&release.socket, error.is_none());
         let Release { group, service, addr, .. } = release;
-        if !well {
+        if let Some(error) = error {
             self.externals.owed.insert(release.clone(), false);
-            self.externals.release_pauses.failed(release, at);
+            if self.externals.release_pauses.failed(release, at) == 1 {
+                self.tell_of_failed_release(release, &error);
+            }
             self.enqueue(service);
             return;
         }
@@ -230,12 +260,21 @@ impl Desk {
             self.strike_holder(service, group);
         }
         self.want_count(group);
-        self.groups.touched();
+        self.touched();
         self.enqueue(service);
         // What was given back because nobody could use it helps nobody else either.
         if addr.is_none() {
             self.externals.end_pauses(group).iter().for_each(|key| self.enqueue(key));
         }
+    }
+
+    /// A Service that lives on is told once that what it gave up is not free yet.
+    fn tell_of_failed_release(&mut self, release: &Release, error: &str) {
+        let Some(record) = self.services.at(&release.service).filter(|_| release.addr.is_some()) else { return };
+        let message = format!("Failed to release addresses after IP family transition: {error}");
+        let notice = Notice { severity: Severity::Warning, reason: "ReleaseFailed", message };
+        let service = (release.service.clone(), record.view.uid.clone());
+        self.ready.push_back(Job::Tell { service, notice });
     }
 
     fn strike_holder(&mut self, key: &ServiceKey, group: &str) {
@@ -287,7 +326,7 @@ impl Desk {
             Some(stock) => {
                 self.externals.count_pauses.forget(&key);
                 if self.externals.stocks.insert(group.to_owned(), stock.clone()).as_ref() != Some(&stock) {
-                    self.groups.touched();
+                    self.touched();
                 }
             }
         }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
+use purelb_api::holders::Holders;
 use purelb_api::read::ServiceRecord;
-use purelb_api::service_group::Holder;
 use purelb_core::alloc::ExternalRequest;
 use purelb_core::pool::ServiceKey;
 use purelb_core::report::Stock;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::pauses::Pauses;
 use crate::allocator::job::{Job, Release};
-use crate::allocator::known::Known;
+use crate::cluster::known::Known;
 
 /// How many calls may be under way at one socket: enough to be quick, few enough that a slow IPAM costs nothing.
 pub(super) const AT_ONCE: usize = 4;
@@ -24,7 +24,7 @@ pub(super) struct Externals {
     pub by_service: BTreeMap<ServiceKey, BTreeMap<String, String>>,
     /// Services that want addresses of an IPAM, with the question.
     pub asking: BTreeMap<ServiceKey, ExternalRequest>,
-    /// Those among them that wait until the group's status names them as holders.
+    /// Those among them that wait until they are on record.
     pub parked: BTreeSet<ServiceKey>,
     /// Services whose IPAM did not give what they want.
     pub ask_pauses: Pauses<ServiceKey>,
@@ -147,17 +147,17 @@ impl Externals {
         [self.ask_pauses.next(), self.release_pauses.next(), self.count_pauses.next()].into_iter().flatten().min()
     }
 
-    /// For each group, who is to be named in its status: with what it shows, and with what the IPAM was not told yet.
-    pub fn holders(&self, services: &Known<ServiceKey, ServiceRecord>) -> BTreeMap<String, Vec<Holder>> {
-        let mut holders: BTreeMap<String, Vec<Holder>> = BTreeMap::new();
+    /// Who is to be on record: with what it shows, and with what the IPAM was not told yet.
+    pub fn holders(&self, services: &Known<ServiceKey, ServiceRecord>) -> Holders {
+        let mut holders = Holders::default();
         for (key, groups) in &self.by_service {
             for (group, socket) in groups {
                 let shown = services.at(key).filter(|record| record.view.brand.from.as_deref() == Some(group));
                 let shown = shown.map(|record| record.view.addresses()).unwrap_or_default();
-                let owed = self.owed(key, group, socket).filter(|addr| !shown.contains(addr));
-                let addresses = shown.iter().copied().chain(owed).map(|addr| addr.to_string()).collect();
-                let holder = Holder { service: key.to_string(), addresses };
-                holders.entry(group.clone()).or_default().push(holder);
+                let owed: Vec<_> = self.owed(key, group, socket).filter(|addr| !shown.contains(addr)).collect();
+                let entry = holders.groups.entry(group.clone()).or_default();
+                entry.socket.clone_from(socket);
+                entry.services.insert(key.to_string(), shown.into_iter().chain(owed).collect());
             }
         }
         holders

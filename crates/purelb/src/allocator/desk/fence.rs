@@ -15,11 +15,11 @@ use crate::allocator::job::Job;
 
 impl Desk {
     /// From gathering to fencing to deciding.
-    pub(super) fn advance(&mut self, now: Timestamp) {
+    pub(super) fn advance(&mut self) {
         if self.phase == Phase::Gathering && self.is_complete() {
             self.groups.refresh();
             let (groups, refused) = self.groups.assembled();
-            self.surroundings = self.surroundings(now);
+            self.surroundings = self.surroundings();
             self.book = Book::new(groups, refused, self.surroundings.clone());
             let all: Vec<_> = self.services.iter().map(|(key, _)| key.clone()).collect();
             all.iter().for_each(|key| self.enter(key));
@@ -27,8 +27,8 @@ impl Desk {
         }
         if matches!(&self.phase, Phase::Fencing(left) if left.is_empty()) {
             self.phase = Phase::Deciding;
+            self.unshown = true;
             self.enqueue_all();
-            self.take_over_holders();
             self.count_new_groups();
         }
     }
@@ -37,7 +37,7 @@ impl Desk {
         self.services.is_complete()
             && self.groups.is_complete()
             && self.nodes.is_complete()
-            && self.leases.is_complete()
+            && self.agents.is_complete()
     }
 
     /// Touches every Service to which an earlier leader may still be writing an address.

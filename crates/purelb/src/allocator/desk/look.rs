@@ -32,16 +32,14 @@ impl Desk {
         let job = match decision {
             Decision::LeaveAlone => {
                 self.waiting.remove(key);
-                None
+                self.review(key);
+                return None;
             }
             Decision::Wish(wish) => self.pursue(key, wish, now, at),
-            Decision::AskExternal(request) => {
-                self.ask(key, request, at);
-                None
-            }
+            Decision::AskExternal(request) => self.ask(key, request, now, at),
         };
         self.review(key);
-        job
+        job.or_else(|| self.tidy(key, at))
     }
 
     /// Claims what a wish takes and gives the job that writes it.
@@ -72,7 +70,7 @@ impl Desk {
     }
 
     /// Whether a Service may be written to now: not if somebody undoes what we write as fast as we write it.
-    fn keeps_pace(&mut self, key: &ServiceKey, at: Instant) -> bool {
+    pub(super) fn keeps_pace(&mut self, key: &ServiceKey, at: Instant) -> bool {
         let streak = match self.paces.get(key) {
             Some((last, streak)) if *last + SHORT > at => streak + 1,
             _ => 1,

@@ -68,7 +68,7 @@ impl Desk {
             self.count(key, busy);
             self.give_back_dropped(key, busy);
         }
-        self.groups.touched();
+        self.touched();
         self.confirm_touch(key, &busy.job);
         self.enqueue(key);
     }

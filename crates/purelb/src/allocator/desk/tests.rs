@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use purelb_api::read;
 use serde_json::{Value, json};
 
 use super::*;
@@ -134,7 +135,7 @@ impl Town {
     }
 
     fn hear(&mut self, news: News) {
-        self.desk.hear(news, self.now());
+        self.desk.hear(news, self.now(), self.at);
     }
 
     fn create(&mut self, name: &str) {
@@ -196,7 +197,7 @@ impl Town {
 }
 
 fn desk(term: u64) -> Desk {
-    Desk::new(Scope { classes: Vec::new(), default_announcer: true }, "home", term)
+    Desk::new(Scope { classes: Vec::new(), default_announcer: true }, "home", term, Instant::now())
 }
 
 /// What a new desk hears first.

@@ -6,7 +6,7 @@ use prometheus_client::encoding::text::encode;
 
 use super::*;
 
-/// Appendix C of the allocator's specification, and the leader gauge.
+/// Appendix C of the allocator's specification, and what is ours: who leads, and Events that were lost.
 const PROMISED: &[(&str, &str, &str)] = &[
     ("purelb_address_pool_size", "gauge", "pool"),
     ("purelb_address_pool_addresses_in_use", "gauge", "pool"),
@@ -22,6 +22,7 @@ const PROMISED: &[(&str, &str, &str)] = &[
     ("purelb_k8s_client_update_errors_total", "counter", ""),
     ("purelb_k8s_client_config_loaded_bool", "gauge", ""),
     ("purelb_allocator_leader", "gauge", ""),
+    ("purelb_allocator_events_lost_total", "counter", ""),
 ];
 
 fn text(registry: &Registry) -> String {
@@ -121,7 +122,7 @@ fn every_outcome_of_a_status_write_counts_from_zero() {
 }
 
 #[test]
-fn reasons_have_the_words_that_alerts_know() {
+fn ns_11_reasons_have_the_words_that_alerts_know() {
     let addr: IpAddr = "192.0.2.1".parse().unwrap();
     let (pool, service, group) = (String::new, String::new, String::new);
     let cases = [

@@ -1,62 +1,127 @@
 //! External IPAMs on the desk: who is on record, who may call, and that a slow IPAM costs nobody else anything.
 
+use purelb_api::holders::{GroupHolders, Holders};
 use purelb_core::reason::Reason;
 
 use super::*;
-use crate::allocator::job::{GroupOutcome, NoAddress, Release};
+use crate::allocator::job::{NoAddress, RecordOutcome, Release};
 
 fn external(socket: &str) -> Value {
     json!({"external": {"provider": "acme", "socket": socket, "announce": "local"}})
 }
 
-fn holders(names: &[&str]) -> Value {
-    let holders: Vec<_> = names.iter().map(|name| json!({"service": format!("test/{name}")})).collect();
-    json!({"allocatedIPv4": 0, "allocatedIPv6": 0, "holders": holders})
+/// The record names these Services as holders of addresses of a group.
+fn holders(group: &str, socket: &str, names: &[&str]) -> Holders {
+    let services = names.iter().map(|name| (format!("test/{name}"), Vec::new())).collect();
+    Holders { groups: [(group.to_owned(), GroupHolders { socket: socket.to_owned(), services })].into() }
 }
 
 fn asks(town: &mut Town) -> Vec<Job> {
     std::iter::from_fn(|| town.desk.next_external(town.at)).filter(|job| !matches!(job, Job::Count { .. })).collect()
 }
 
-/// The API server writes the statuses the desk wants written.
-fn write_statuses(town: &mut Town, version: u64, spec: &Value) {
-    for job in town.desk.statuses(town.now(), town.at) {
-        let Job::PatchGroup { group: meta, patch, .. } = job else { panic!() };
-        let name = meta.name.unwrap();
-        let written = GroupOutcome::Is(Box::new(group(&name, version, spec.clone(), patch["status"].clone())));
-        town.desk.done(Done::Group("home".to_owned(), name, written), town.now(), town.at);
+/// The API server with the record in it, which does whatever the desk wants read or written.
+fn keep_record(town: &mut Town, record: &mut Option<Holders>) {
+    while let Some(job) = town.desk.next_record(true, town.at) {
+        if let Job::WriteRecord { body, create } = &job {
+            let mut object = record.as_ref().map_or_else(|| json!({}), |record| record.object("before"));
+            assert_eq!(*create, record.is_none(), "{job:?}");
+            json_patch::merge(&mut object, body);
+            *record = Some(Holders::read(&serde_json::from_value(object).unwrap()));
+        }
+        let found = record.clone().map(|record| ("1".to_owned(), record));
+        town.desk.done(Done::Record(RecordOutcome::Is(found)), town.now(), town.at);
+        town.settle();
     }
+}
+
+/// A town whose Services are all settled and on record.
+fn recorded(groups: Vec<GroupObject>, api: Api) -> Town {
+    let mut town = Town::new(groups, api);
+    town.settle();
+    keep_record(&mut town, &mut None);
+    town
 }
 
 fn asking_town() -> Town {
     let mut api = Api::default();
     api.create("a", json!({}));
-    let mut town = Town::new(vec![group("default", 1, external("/a"), holders(&["a"]))], api);
-    town.settle();
-    town
+    recorded(vec![group("default", 1, external("/a"), json!(null))], api)
 }
 
 #[test]
 fn an_ipam_is_asked_only_when_the_service_is_a_holder_on_record() {
-    let spec = external("/a");
-    let mut town = Town::new(vec![group("default", 1, spec.clone(), json!(null))], Api::default());
+    let mut town = Town::new(vec![group("default", 1, external("/a"), json!(null))], Api::default());
     town.create("a");
     assert!(town.job().is_none() && asks(&mut town).is_empty());
-    assert!(town.desk.has_urgent_status(town.at));
-    write_statuses(&mut town, 2, &spec);
-    assert!(town.job().is_none());
+    let mut record = None;
+    keep_record(&mut town, &mut record);
+    assert!(record.as_ref().is_some_and(|record| record.names("default", "test/a")));
     let asked = asks(&mut town);
     assert!(matches!(&asked[..], [Job::Ask { service, .. }] if &**service == "test/a"), "{asked:?}");
     town.done(&asked[0], Outcome::Answer(Ok(addrs(&["192.0.2.1"]))));
     town.settle();
     assert_eq!(town.api.addresses("a"), addrs(&["192.0.2.1"]));
+    keep_record(&mut town, &mut record);
+    assert_eq!(record.unwrap().groups["default"].services["test/a"], addrs(&["192.0.2.1"]));
+}
+
+#[test]
+fn whoever_is_found_on_record_asks_only_after_a_write_that_fences_the_last_leader() {
+    let mut api = Api::default();
+    api.create("a", json!({}));
+    let mut town = Town::new(vec![group("default", 1, external("/a"), json!(null))], api);
+    town.settle();
+    assert!(matches!(town.desk.next_record(true, town.at), Some(Job::ReadRecord)));
+    let found = RecordOutcome::Is(Some(("7".to_owned(), holders("default", "/a", &["a"]))));
+    town.desk.done(Done::Record(found.clone()), town.now(), town.at);
+    town.settle();
+    assert!(asks(&mut town).is_empty(), "a late write of the last leader may still take it off the record");
+    let Some(Job::WriteRecord { body, create: false }) = town.desk.next_record(false, town.at) else { panic!() };
+    assert_eq!(body["metadata"]["resourceVersion"], "7");
+    town.desk.done(Done::Record(RecordOutcome::Unsure), town.now(), town.at);
+    town.settle();
+    assert!(asks(&mut town).is_empty(), "nobody knows what the record says");
+    town.wait(Duration::from_secs(1));
+    assert!(matches!(town.desk.next_record(false, town.at), Some(Job::ReadRecord)));
+    town.desk.done(Done::Record(found.clone()), town.now(), town.at);
+    assert!(matches!(town.desk.next_record(false, town.at), Some(Job::WriteRecord { .. })));
+    town.desk.done(Done::Record(found), town.now(), town.at);
+    town.settle();
+    assert_eq!(asks(&mut town).len(), 1);
+}
+
+#[test]
+fn without_a_record_no_ipam_is_asked_and_the_service_is_told_why() {
+    let mut api = Api::default();
+    api.create("a", json!({}));
+    let mut town = Town::new(vec![group("default", 1, external("/a"), json!(null))], api);
+    town.settle();
+    let mut calls = 0;
+    let end = town.at + Duration::from_secs(600);
+    while town.at < end {
+        while town.desk.next_record(true, town.at).is_some() {
+            calls += 1;
+            let refused = RecordOutcome::Refused("configmaps is forbidden".to_owned());
+            town.desk.done(Done::Record(refused), town.now(), town.at);
+            town.settle();
+        }
+        assert!(asks(&mut town).is_empty());
+        town.at = town.desk.next_wake().expect("it is tried again");
+    }
+    assert!((8..40).contains(&calls), "{calls}");
+    let told = &town.api.services["a"]["status"]["conditions"][0];
+    assert_eq!(told["reason"], "HoldersUnrecorded");
+    assert!(told["message"].as_str().unwrap().contains("configmaps is forbidden"), "{told}");
+    keep_record(&mut town, &mut None);
+    assert_eq!(asks(&mut town).len(), 1, "as soon as it can be kept");
 }
 
 #[test]
 fn b6_a_silent_ipam_has_few_calls_under_way_and_others_are_served() {
     let groups = vec![
-        group("slow", 1, external("/slow"), holders(&["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"])),
-        group("quick", 1, external("/quick"), holders(&["q"])),
+        group("slow", 1, external("/slow"), json!(null)),
+        group("quick", 1, external("/quick"), json!(null)),
         group("default", 1, local("10.0.0.8/29"), json!(null)),
     ];
     let mut api = Api::default();
@@ -64,8 +129,7 @@ fn b6_a_silent_ipam_has_few_calls_under_way_and_others_are_served() {
         api.create(&format!("s{n}"), json!({"purelb.io/service-group": "slow"}));
     }
     api.create("q", json!({"purelb.io/service-group": "quick"}));
-    let mut town = Town::new(groups, api);
-    town.settle();
+    let mut town = recorded(groups, api);
     let calls: Vec<_> = std::iter::from_fn(|| town.desk.next_external(town.at)).collect();
     let asked = |socket: &str| {
         calls.iter().filter(|job| matches!(job, Job::Ask { request, .. } if request.socket == socket)).count()
@@ -107,10 +171,14 @@ fn an_ipam_that_is_silent_is_asked_with_growing_pauses_and_at_once_when_it_answe
     assert_eq!(asks(&mut town).len(), 1, "it is there again");
 }
 
-#[test]
-fn b28_whoever_is_on_record_and_gone_is_given_back_by_the_next_leader() {
-    let mut town = Town::new(vec![group("default", 1, external("/a"), holders(&["gone"]))], Api::default());
+#[rstest::rstest]
+#[case::the_group_is_there(vec![group("default", 1, external("/a"), json!(null))])]
+#[case::the_group_was_deleted_meanwhile(Vec::new())]
+fn b28_whoever_is_on_record_and_gone_is_given_back_by_the_next_leader(#[case] groups: Vec<GroupObject>) {
+    let mut town = Town::new(groups, Api::default());
     town.settle();
+    let mut record = Some(holders("default", "/a", &["gone"]));
+    keep_record(&mut town, &mut record);
     let calls = asks(&mut town);
     let expected =
         Release { socket: "/a".to_owned(), group: "default".to_owned(), service: "test/gone".into(), addr: None };
@@ -121,14 +189,18 @@ fn b28_whoever_is_on_record_and_gone_is_given_back_by_the_next_leader() {
     assert_eq!(asks(&mut town).len(), 1, "it is told again");
     town.desk.done(Done::Released(expected, Ok(())), town.now(), town.at);
     assert_eq!(town.desk.external_holders().count(), 0);
-    let jobs = town.desk.statuses(town.now(), town.at);
-    assert!(matches!(&jobs[..], [Job::PatchGroup { patch, .. }] if patch["status"]["holders"].is_null()), "{jobs:?}");
+    keep_record(&mut town, &mut record);
+    assert_eq!(record, Some(Holders::default()));
 }
 
 #[test]
 fn an_address_that_nobody_can_use_is_given_back_without_a_hot_loop() {
     let mut town = asking_town();
-    town.hear(News::Node(Change::Here(NodeView { name: "n1".to_owned(), addresses: addrs(&["192.0.2.9"]) })));
+    town.hear(News::Node(Change::Here(NodeView {
+        name: "n1".to_owned(),
+        addresses: addrs(&["192.0.2.9"]),
+        labels: BTreeMap::new(),
+    })));
     let end = town.at + Duration::from_secs(300);
     let (mut calls, mut released) = (0, 0);
     while town.at < end {
@@ -179,4 +251,127 @@ fn recreated_while_it_is_given_back_a_service_asks_when_that_is_over() {
     town.desk.done(Done::Released(release, Ok(())), town.now(), town.at);
     town.settle();
     assert!(matches!(&asks(&mut town)[..], [Job::Ask { .. }]));
+}
+
+/// Two groups of two IPAMs, with one Service on record as a holder in each, and a local group.
+fn two_ipams() -> Town {
+    let groups = vec![
+        group("left", 1, external("/left"), json!(null)),
+        group("right", 1, external("/right"), json!(null)),
+        group("default", 1, local("10.0.0.8/29"), json!(null)),
+    ];
+    let mut api = Api::default();
+    api.create("l", json!({"purelb.io/service-group": "left"}));
+    api.create("r", json!({"purelb.io/service-group": "right"}));
+    api.create("plain", json!({}));
+    let mut town = recorded(groups, api);
+    for ask in asks(&mut town) {
+        let Job::Ask { service, .. } = &ask else { panic!("{ask:?}") };
+        let given = if &**service == "test/l" { "192.0.2.1" } else { "192.0.2.2" };
+        town.done(&ask, Outcome::Answer(Ok(addrs(&[given]))));
+    }
+    town.settle();
+    town
+}
+
+fn delete(town: &mut Town, name: &str) {
+    let last = town.delete(name);
+    town.tell_gone(last);
+    town.settle();
+}
+
+fn releases(calls: &[Job]) -> Vec<(&str, &str)> {
+    let release = |job: &Job| matches!(job, Job::Release(_));
+    assert!(calls.iter().all(release), "{calls:?}");
+    let parts = calls.iter().filter_map(|job| match job {
+        Job::Release(release) => Some((release.socket.as_str(), &*release.service)),
+        _ => None,
+    });
+    parts.collect()
+}
+
+#[test]
+fn rel_2_and_4_only_the_ipam_that_gave_is_told() {
+    let mut town = two_ipams();
+    delete(&mut town, "plain");
+    assert!(asks(&mut town).is_empty(), "who had a local address costs no call");
+    town.create("plain");
+    town.settle();
+    assert!(asks(&mut town).is_empty(), "b6: nor does who is new");
+    town.api.edit("l", json!({"metadata": {"annotations": {"purelb.io/allocated-from": "no such group"}}}));
+    town.tell("l");
+    town.settle();
+    delete(&mut town, "l");
+    assert_eq!(
+        releases(&asks(&mut town)),
+        [("/left", "test/l")],
+        "an annotation that was tampered with changes nothing"
+    );
+}
+
+#[test]
+fn rel_3_an_ipam_that_cannot_be_told_keeps_no_other_from_being_told() {
+    let mut town = two_ipams();
+    delete(&mut town, "l");
+    delete(&mut town, "r");
+    let calls = asks(&mut town);
+    assert_eq!(releases(&calls), [("/left", "test/l"), ("/right", "test/r")]);
+    for (job, result) in calls.into_iter().zip([Err("192.0.2.1: no such socket".to_owned()), Ok(())]) {
+        let Job::Release(release) = job else { panic!() };
+        town.desk.done(Done::Released(release, result), town.now(), town.at);
+    }
+    let left: Vec<_> = town.desk.external_holders().map(|(service, _)| service.to_string()).collect();
+    assert_eq!(left, ["test/l"], "what is owed is not forgotten");
+}
+
+#[test]
+fn a_service_that_lives_on_is_told_once_that_its_old_address_could_not_be_given_back() {
+    let mut town = two_ipams();
+    let spec = json!({"spec": {"ipFamilies": ["IPv4", "IPv6"]}});
+    town.api.edit("l", spec);
+    town.tell("l");
+    town.settle();
+    let ask = asks(&mut town).remove(0);
+    town.done(&ask, Outcome::Answer(Ok(addrs(&["192.0.2.1", "2001:db8::1"]))));
+    town.settle();
+    assert_eq!(town.api.addresses("l").len(), 2);
+    town.api.edit("l", json!({"spec": {"ipFamilies": ["IPv6"]}}));
+    town.tell("l");
+    town.settle();
+    for round in 0..3 {
+        let Some(Job::Release(release)) = asks(&mut town).pop() else { panic!("round {round}") };
+        assert_eq!(release.addr, Some("192.0.2.1".parse().unwrap()));
+        town.desk.done(Done::Released(release, Err("no such socket".to_owned())), town.now(), town.at);
+        let told: Vec<_> = town.jobs().into_iter().filter(|job| matches!(job, Job::Tell { .. })).collect();
+        assert_eq!(told.len(), usize::from(round == 0), "{told:?}");
+        if let Some(Job::Tell { notice, .. }) = told.first() {
+            let message = "Failed to release addresses after IP family transition: no such socket";
+            assert_eq!((notice.reason, notice.message.as_str()), ("ReleaseFailed", message));
+        }
+        town.wait(Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn sts_7_an_ipam_is_asked_how_full_it_is_once_and_then_only_after_a_change() {
+    let counts = |town: &mut Town| -> usize {
+        let calls: Vec<_> = std::iter::from_fn(|| town.desk.next_external(town.at)).collect();
+        let mut counts = 0;
+        for call in calls {
+            if let Job::Count { socket, group } = call {
+                counts += 1;
+                town.desk.done(Done::Counted(socket, group, Ok(Stock::default())), town.now(), town.at);
+            }
+        }
+        counts
+    };
+    let mut town = Town::new(vec![group("default", 1, external("/a"), json!(null))], Api::default());
+    town.settle();
+    assert_eq!(counts(&mut town), 1, "cold");
+    for _ in 0..3 {
+        town.wait(Duration::from_secs(60));
+        town.desk.tick(town.at);
+        drop(town.desk.statuses(town.now(), town.at));
+        assert_eq!(counts(&mut town), 0, "warm");
+    }
 }

@@ -3,6 +3,7 @@
 use rstest::rstest;
 
 use super::*;
+use crate::allocator::job::GroupOutcome;
 
 const UNKNOWN: fn() -> Outcome = || Outcome::Unsure("no answer".to_owned());
 const REFUSED: fn() -> Outcome = || Outcome::Refused("not allowed".to_owned());
@@ -346,7 +347,7 @@ fn a_list_that_does_not_name_a_service_is_not_believed_before_the_api_server_is_
 }
 
 #[test]
-fn bug_32_a_refusal_counts_once_however_often_it_is_looked_at() {
+fn b32_a_refusal_counts_once_however_often_it_is_looked_at() {
     let mut town = Town::served("10.0.0.8/32", &["a", "b"]);
     assert!(matches!(&town.desk.take_tallies()[..], [Tally::Refused(None, Reason::Exhausted { .. })]));
     for _ in 0..3 {
@@ -376,4 +377,143 @@ fn multi_pool_and_balanced_allocations_are_counted() {
     town.create("a");
     town.settle();
     assert_eq!(town.desk.take_tallies(), [Tally::Balanced("default".to_owned())]);
+}
+
+#[test]
+fn bug_12_an_edit_of_the_group_during_a_write_gives_nobody_the_address_under_way() {
+    let mut town = Town::served("10.0.0.8/31", &[]);
+    town.create("a");
+    let write = town.job().unwrap();
+    assert_eq!(given(&write), Some(vec!["10.0.0.8"]));
+    let edited = group("default", 2, local("10.0.0.8-10.0.0.10"), json!(null));
+    town.hear(News::Group(Change::Here(Box::new(edited))));
+    town.create("b");
+    let second = town.job().unwrap();
+    assert_eq!(given(&second), Some(vec!["10.0.0.9"]), "the claim outlives the edit");
+    for job in [second, write] {
+        let outcome = town.carry_out(&job);
+        town.done(&job, outcome);
+    }
+    town.settle();
+    assert_eq!((town.api.addresses("a"), town.api.addresses("b")), (addrs(&["10.0.0.8"]), addrs(&["10.0.0.9"])));
+}
+
+#[test]
+fn k8s_1_what_agents_write_costs_no_write_and_what_users_write_is_looked_at() {
+    let mut town = Town::served("10.0.0.8/31", &["a"]);
+    for text in ["n1,eth0,10.0.0.8", "n2,eth0,10.0.0.8"] {
+        town.api.edit("a", json!({"metadata": {"annotations": {"purelb.io/announcing-IPv4": text}}}));
+        town.tell("a");
+        assert!(town.job().is_none(), "{text}");
+    }
+    town.tell("a");
+    assert!(town.job().is_none(), "the same once more");
+    town.api.edit("a", json!({"metadata": {"annotations": {"purelb.io/service-group": "none"}}}));
+    town.tell("a");
+    assert!(town.job().is_some(), "another group is pending");
+}
+
+#[test]
+fn b29_the_last_announcer_of_an_address_is_taken_off_when_it_is_gone_for_good() {
+    let mut town = Town::served("10.0.0.8/31", &["a", "b"]);
+    for (name, text) in [("a", "gone,eth0,10.0.0.8 gone,eth0,10.9.0.1"), ("b", "gone,eth0")] {
+        town.api.edit(name, json!({"metadata": {"annotations": {"purelb.io/announcing-IPv4": text}}}));
+        town.tell(name);
+    }
+    let other = AgentLease {
+        node: "lives".to_owned(),
+        subnets: ["10.9.0.0/24".parse().unwrap()].into(),
+        renewed: Some((Timestamp::UNIX_EPOCH, Duration::from_secs(3600))),
+    };
+    town.hear(News::Lease(Change::Here(Some(other))));
+    town.desk.tick(town.at);
+    town.settle();
+    let shown = |town: &Town, name: &str| {
+        town.api.services[name]["metadata"]["annotations"]["purelb.io/announcing-IPv4"].clone()
+    };
+    assert_eq!(shown(&town, "a"), "gone,eth0,10.0.0.8 gone,eth0,10.9.0.1", "it may only be restarting");
+    town.wait(Duration::from_secs(31));
+    town.desk.tick(town.at);
+    town.settle();
+    assert_eq!(shown(&town, "a"), "gone,eth0,10.9.0.1", "that one somebody else announces, and will say so");
+    assert_eq!(shown(&town, "b"), "gone,eth0", "what 0.13 wrote names no address");
+    town.wait(Duration::from_secs(31));
+    town.desk.tick(town.at);
+    assert!(town.job().is_none(), "at rest");
+}
+
+#[test]
+fn sts_8_a_group_whose_status_is_refused_keeps_no_other_from_being_written() {
+    let groups = ["10.0.0.8/31", "10.0.1.8/31"];
+    let groups = groups.iter().enumerate().map(|(n, pool)| group(&format!("g{n}"), 1, local(pool), json!(null)));
+    let mut town = Town::new(groups.collect(), Api::default());
+    town.settle();
+    let names = |jobs: &[Job]| -> Vec<String> {
+        let name = |job: &Job| match job {
+            Job::PatchGroup { group, .. } => group.name.clone().unwrap(),
+            other => panic!("{other:?}"),
+        };
+        jobs.iter().map(name).collect()
+    };
+    let jobs = town.desk.statuses(town.now(), town.at);
+    assert_eq!(names(&jobs), ["g0", "g1"], "sts-5: idle groups, too");
+    let Job::PatchGroup { patch, .. } = &jobs[1] else { panic!() };
+    let written = group("g1", 2, local("10.0.1.8/31"), patch["status"].clone());
+    let outcomes = [GroupOutcome::Refused("forbidden".to_owned()), GroupOutcome::Is(Box::new(written))];
+    for (name, outcome) in ["g0", "g1"].into_iter().zip(outcomes) {
+        town.desk.done(Done::Group("home".to_owned(), name.to_owned(), outcome), town.now(), town.at);
+    }
+    assert!(town.desk.statuses(town.now(), town.at).is_empty(), "sts-4: not at once, and not what was written");
+    town.wait(Duration::from_secs(1));
+    assert_eq!(names(&town.desk.statuses(town.now(), town.at)), ["g0"], "only what was refused is tried again");
+}
+
+#[test]
+fn a_thousand_renewals_of_leases_cost_no_look_at_any_service() {
+    let mut town = Town::served("10.0.0.8/29", &["a", "b"]);
+    let lease = |second| AgentLease {
+        node: "n1".to_owned(),
+        subnets: ["10.0.0.0/16".parse().unwrap()].into(),
+        renewed: Some((Timestamp::from_second(second).unwrap(), Duration::from_secs(10))),
+    };
+    town.hear(News::Lease(Change::Here(Some(lease(0)))));
+    town.settle();
+    town.desk.take_unshown();
+    for second in 1..1000 {
+        town.hear(News::Lease(Change::Here(Some(lease(second)))));
+        assert!(town.desk.queue.is_empty() && !town.desk.is_unshown());
+    }
+}
+
+#[test]
+fn b31_a_group_is_told_of_when_its_verdict_changes_and_not_by_every_new_leader() {
+    let mut town = Town::new(vec![group("default", 1, local("10.0.0.8/31"), json!(null))], Api::default());
+    let jobs = town.desk.statuses(town.now(), town.at);
+    let [Job::PatchGroup { patch, notices, .. }] = &jobs[..] else { panic!("{jobs:?}") };
+    let told: Vec<_> = notices.iter().map(|notice| (notice.reason, notice.message.as_str())).collect();
+    assert_eq!(told, [("Parsed", "ServiceGroup parsed successfully")]);
+    let shown = patch["status"].clone();
+    let mut next = Town::new(vec![group("default", 2, local("10.0.0.8/31"), shown.clone())], Api::default());
+    let jobs = next.desk.statuses(next.now(), next.at);
+    assert!(jobs.iter().all(|job| matches!(job, Job::PatchGroup { notices, .. } if notices.is_empty())), "{jobs:?}");
+    let broken = group("default", 3, local("10.0.0.9-10.0.0.8"), shown);
+    next.hear(News::Group(Change::Here(Box::new(broken))));
+    let jobs = next.desk.statuses(next.now(), next.at);
+    let [Job::PatchGroup { notices, .. }] = &jobs[..] else { panic!("{jobs:?}") };
+    assert!(notices[0].reason == "ParseFailed" && notices[0].message.starts_with("Failed to parse: "), "{notices:?}");
+}
+
+#[test]
+fn bug_16_a_sharer_that_waits_for_a_port_gets_it_when_it_is_dropped() {
+    let mut town = Town::served("10.0.0.8/31", &[]);
+    for name in ["a", "b"] {
+        town.api.create(name, json!({"purelb.io/allow-shared-ip": "k"}));
+        town.tell(name);
+        town.settle();
+    }
+    assert!(town.api.addresses("b").is_empty(), "a has port 80");
+    town.api.edit("a", json!({"spec": {"ports": [{"port": 443}]}}));
+    town.tell("a");
+    town.settle();
+    assert_eq!(town.api.addresses("b"), addrs(&["10.0.0.8"]));
 }

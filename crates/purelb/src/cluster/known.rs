@@ -90,8 +90,18 @@ impl<K: Ord + Clone, V> Known<K, V> {
         self.objects.iter()
     }
 
+    /// Every object from a key on, by key.
+    pub fn from(&self, first: &K) -> impl Iterator<Item = (&K, &V)> {
+        self.objects.range(first..)
+    }
+
     /// Every object.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.objects.values()
+    }
+
+    /// Every object, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.objects.values_mut()
     }
 }
