@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use purelb::allocator;
+use purelb::{agent, allocator};
 
 mod crds;
 mod validate;
@@ -20,6 +20,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Make the network bring traffic for the addresses to this node; runs on every node
+    Agent(agent::command::Args),
     /// Give addresses to Services of type LoadBalancer; any number may run, one leads
     Allocator(allocator::command::Args),
     /// Print the CustomResourceDefinitions that PureLB needs in a cluster
@@ -33,6 +35,7 @@ const COULD_NOT: u8 = 2;
 
 fn main() -> ExitCode {
     let done = match Cli::parse_from(double_dashed(std::env::args_os())).command {
+        Command::Agent(args) => agent::command::run(&args),
         Command::Allocator(args) => allocator::command::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Crds(args) => crds::run(&args),
         Command::Validate(args) => validate::run(&args),
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
 /// The daemons of the PureLB this replaces took `-port` for `--port`, and manifests write it so.
 fn double_dashed(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<_> = args.collect();
-    if args.get(1).is_some_and(|command| command == "allocator") {
+    if args.get(1).is_some_and(|command| command == "agent" || command == "allocator") {
         for arg in args.iter_mut().skip(2) {
             let single = arg.to_str().and_then(|text| text.strip_prefix('-')).filter(|name| name.len() > 1);
             if let Some(name) = single.filter(|name| !name.starts_with('-')) {

@@ -1,0 +1,131 @@
+//! The node agent: makes the network bring traffic for the addresses of Services to this node.
+//!
+//! ```text
+//! watches ─────┐                      ┌──▶ kernel (a thread of its own)
+//! kernel ──────┤                      ├──▶ keeper of the lease (a task of its own)
+//! keeper ──────┼──▶ one loop ─▶ desk ─┤
+//! writes ──────┤                      ├──▶ writes to Services
+//! stop ────────┘                      └──▶ Events
+//! ```
+//!
+//! The loop takes whatever is queued, lets the desk decide, and hands out what it decided; it waits for nobody.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use purelb_core::members;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::watch;
+
+use crate::http::{Questions, Readiness};
+use clock::Clock;
+use guarded::Guarded;
+use kernel::{KernelNews, Order};
+use lease::WallClock;
+use metrics::Metrics;
+use stop::OnStop;
+
+pub mod cleanup;
+pub mod clock;
+pub mod command;
+pub mod desk;
+pub mod event;
+pub mod guarded;
+pub mod inspect;
+pub mod kernel;
+pub mod lease;
+pub mod metrics;
+pub mod packet;
+mod shift;
+pub mod stop;
+pub mod work;
+
+pub use shift::run;
+
+/// The component that Events come from.
+pub const COMPONENT: &str = "purelb-lbnodeagent";
+
+/// How an agent is set up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The namespace PureLB runs in: the leases are there.
+    pub namespace: String,
+    /// The name of this node.
+    pub node: String,
+    /// A name for this process that no other has.
+    pub instance: String,
+    /// How its lease is timed.
+    pub timing: Timing,
+    /// What becomes of virtual addresses at the end.
+    pub on_stop: OnStop,
+}
+
+/// What an agent lives in.
+pub struct World {
+    /// The cluster.
+    pub client: Client,
+    /// What the kernel says and does.
+    pub kernel_news: UnboundedReceiver<KernelNews>,
+    /// Where to give it orders.
+    pub kernel_orders: Arc<dyn Fn(Order) + Send + Sync>,
+    /// The time that decisions go by.
+    pub clock: Clock,
+    /// The time that is written into the lease.
+    pub wall: WallClock,
+    /// Addresses that must not be announced.
+    pub guarded: watch::Receiver<Guarded>,
+    /// Questions about the state.
+    pub questions: Questions,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// What the agent waits for before it is ready.
+    pub readiness: Readiness,
+}
+
+/// How the lease of a node is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How long peers wait for a sign of life.
+    pub lease: Duration,
+    /// How long after its last renewal a node keeps its local addresses, at most.
+    pub renew_deadline: Duration,
+    /// How soon a failed renewal is repeated, at the latest.
+    pub retry: Duration,
+}
+
+impl Default for Timing {
+    /// As PureLB has always had them.
+    fn default() -> Self {
+        Self { lease: Duration::from_secs(5), renew_deadline: Duration::from_secs(7), retry: Duration::from_secs(2) }
+    }
+}
+
+impl Timing {
+    /// The shortest lease: a node lets go a second before its end, and the kernel counts whole seconds.
+    const SHORTEST: Duration = Duration::from_secs(3);
+
+    /// A duration that a lease can have: whole seconds, and enough of them (B33).
+    pub fn legal_lease(wished: Duration) -> Duration {
+        Duration::from_secs(wished.as_secs()).max(Self::SHORTEST)
+    }
+
+    /// The same, as the election needs it.
+    pub fn members(&self) -> members::Timing {
+        members::Timing { duration: self.lease, renew_deadline: self.renew_deadline }
+    }
+
+    /// How long after a renewal the next one is sent.
+    ///
+    /// The kernel counts lifetimes in whole seconds and is told the next lower one, so that an address lives up to a
+    /// second shorter than it may; twice in that time leaves room for one renewal that fails.
+    pub fn renew(&self) -> Duration {
+        let held = self.members().hold().saturating_sub(Duration::from_secs(1));
+        (held / 2).clamp(Duration::from_millis(250), self.lease / 2)
+    }
+
+    /// How long an answer may take, and how soon after its sending a failed renewal is repeated.
+    pub fn patience(&self) -> Duration {
+        self.retry.min(self.renew() / 2)
+    }
+}

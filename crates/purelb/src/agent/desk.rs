@@ -1,0 +1,271 @@
+//! The agent's desk: everything it knows, and what it wants done next.
+//!
+//! ```text
+//! cluster, kernel, lease ──▶ hear ──▶ State ──▶ turn ──▶ orders to the kernel, writes, a renewal, Events
+//! ```
+//!
+//! A desk does no I/O and reads no clock. Decisions are in `purelb_core`; the desk brings them what they depend on, and
+//! puts what they say into the words of the cluster.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ObjectReference;
+use purelb_api::annotations::LEASE_PREFIX;
+use purelb_api::read;
+use purelb_core::alloc::Notice;
+use purelb_core::moment::Moment;
+use purelb_core::plan::Step;
+use purelb_core::want::{Leaving, State};
+use tracing::info;
+
+use super::Settings;
+use super::guarded::Guarded;
+use super::kernel::Order;
+use super::lease::{self, Content};
+use super::metrics::Metrics;
+use super::work::Job;
+use crate::cluster::known::Known;
+use endpoints::Slices;
+use heartbeat::{Heartbeat, Pace};
+use services::{Services, Surroundings};
+use setup::Choices;
+use sight::Sight;
+
+mod endpoints;
+mod hear;
+pub mod heartbeat;
+mod notices;
+mod services;
+mod setup;
+mod sight;
+mod tell;
+mod writes;
+
+/// How many steps the kernel gets at once: few enough that something urgent never waits long.
+const BATCH: usize = 128;
+
+/// What is to be done after a turn.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// For the kernel, in this order.
+    pub orders: Vec<Order>,
+    /// For the API server.
+    pub jobs: Vec<Job>,
+    /// For the users, about objects.
+    pub notices: Vec<(ObjectReference, Notice)>,
+    /// The lease as it is to be written now.
+    pub renewal: Option<Box<Lease>>,
+    /// The watch of leases is stuck and must begin anew.
+    pub fresh_leases: bool,
+    /// When to take the next turn although nothing happens.
+    pub wake: Option<Moment>,
+}
+
+/// Everything an agent knows.
+pub struct Desk {
+    settings: Settings,
+    metrics: Metrics,
+    state: State,
+    services: Services,
+    slices: Slices,
+    choices: Choices,
+    guarded: Guarded,
+    /// The addresses of all Nodes, as their leases say.
+    peers: Known<String, Vec<IpAddr>>,
+    sight: Sight,
+    heartbeat: Heartbeat,
+    /// Until when this node only watches, because it may be new; `None` until everything is known.
+    watching_until: Option<Moment>,
+    /// The last time in a lease: two writes never carry the same one, or the second would be no sign of life.
+    stamp: Timestamp,
+    /// Steps are being applied.
+    applying: bool,
+    leaving: bool,
+    healthy: bool,
+    todo: Turn,
+}
+
+impl Desk {
+    /// A desk on which nothing lies yet.
+    pub fn new(settings: Settings, metrics: Metrics) -> Self {
+        let timing = settings.timing;
+        Self {
+            state: State::new(&settings.node, timing.members()),
+            services: Services::default(),
+            slices: Slices::default(),
+            choices: Choices::new(&settings.node, &settings.namespace),
+            guarded: Guarded::default(),
+            peers: Known::default(),
+            sight: Sight::new(&settings.node, timing.members().hold() / 2),
+            heartbeat: Heartbeat::new(Pace { renew: timing.renew(), retry: timing.patience() }),
+            watching_until: None,
+            stamp: Timestamp::MIN,
+            applying: false,
+            leaving: false,
+            healthy: false,
+            todo: Turn::default(),
+            settings,
+            metrics,
+        }
+    }
+
+    /// Decides what to do now. The time on the wall is only for the lease.
+    pub fn turn(&mut self, now: Moment, wall: Timestamp) -> Turn {
+        self.begin(now);
+        let wanted = self.state.want(now);
+        if !self.applying {
+            let steps = self.state.steps(now, BATCH);
+            self.apply(steps);
+        }
+        self.tell();
+        self.look(now);
+        let beat = self.beat(now, wall);
+        self.observe(now);
+        let (fresh, stuck) = self.sight.is_stuck(now);
+        self.todo.fresh_leases = fresh;
+        let turn = std::mem::take(&mut self.todo);
+        let wakes = [wanted, self.services.next_wake(), beat, stuck];
+        Turn { wake: wakes.into_iter().flatten().min(), ..turn }
+    }
+
+    /// Everything is known once every list was complete. Whoever then finds its lease alive goes on where its predecessor
+    /// stopped; whoever does not first watches long enough to have seen every other node renew.
+    fn begin(&mut self, now: Moment) {
+        if self.watching_until.is_some() || !self.is_known() {
+            return;
+        }
+        let alive = self.state.members().is_live(&self.settings.node);
+        let watch = if alive { Duration::ZERO } else { self.settings.timing.lease * 3 / 4 };
+        self.watching_until = Some(now + watch);
+        self.state.set_synced(true);
+        self.services.touch_all();
+        info!(alive, "everything is known: addresses are held as they should be");
+    }
+
+    fn is_known(&self) -> bool {
+        self.services.is_complete()
+            && self.slices.is_complete()
+            && self.choices.is_complete()
+            && self.sight.is_complete()
+            && self.state.links().is_some()
+    }
+
+    /// What the agent still waits for before it is ready, in words.
+    pub fn is_ready(&self) -> bool {
+        self.watching_until.is_some() && self.heartbeat.said().is_some()
+    }
+
+    fn apply(&mut self, steps: Vec<Step>) {
+        if !steps.is_empty() {
+            self.applying = true;
+            self.todo.orders.push(Order::Apply(steps));
+        }
+    }
+
+    /// Brings Services up to date, once it is certain what they should say.
+    fn look(&mut self, now: Moment) {
+        if self.watching_until.is_none() || self.leaving {
+            return;
+        }
+        let around = Surroundings { me: &self.settings.node, state: &self.state, metrics: &self.metrics, now };
+        let (told, jobs) = self.services.look(&around);
+        self.todo.jobs.extend(jobs);
+        for (service, notice) in told {
+            self.tell_service(&service, notice);
+        }
+    }
+
+    /// Renews the lease if it is time; answers with when to look again.
+    fn beat(&mut self, now: Moment, wall: Timestamp) -> Option<Moment> {
+        let owner = self.choices.node_uid()?.to_owned();
+        let watching_until = self.watching_until?;
+        let wish = self.state.lease_wish();
+        // A node that announces nothing says so: a lease without subnets is better than an old one that has them.
+        let publish = wish.publish || self.state.is_ready() || self.heartbeat.said().is_some();
+        if !publish || self.leaving {
+            return None;
+        }
+        if now < watching_until {
+            return Some(watching_until);
+        }
+        let addresses = self.choices.node_addresses().collect();
+        let content = Content { subnets: wish.subnets.clone(), saw: wish.saw, owner, addresses };
+        let due = self.heartbeat.due(&content, wish.urgent, wish.renew_from, now)?;
+        if now < due {
+            return Some(due);
+        }
+        if self.heartbeat.said().map(|said| &said.subnets) != Some(&content.subnets) {
+            info!(
+                event = "subnetsChanged",
+                subnets = lease::subnets(&content),
+                "the lease says which subnets this node serves"
+            );
+        }
+        self.stamp = later(wall, self.stamp);
+        let lease = lease::lease(
+            &self.settings.node,
+            &self.settings.instance,
+            &content,
+            self.settings.timing.lease,
+            self.stamp,
+        );
+        self.state.renewing(read::renew_text(self.stamp), &wish, now);
+        self.heartbeat.sending(content, now);
+        self.todo.renewal = Some(Box::new(lease));
+        None
+    }
+
+    fn observe(&mut self, now: Moment) {
+        let members = self.state.members();
+        let healthy = members.fence().is_some_and(|fence| fence > now);
+        self.metrics.lease_healthy(healthy);
+        if std::mem::replace(&mut self.healthy, healthy) != healthy {
+            let event = if healthy { "healthRestored" } else { "markUnhealthy" };
+            info!(event, healthy, "whether this node may hold local addresses");
+        }
+        if self.sight.compare(members) {
+            let local = self.heartbeat.said().map_or(0, |said| said.subnets.len());
+            self.metrics.members(members.live().count(), members.subnets().count(), local);
+        }
+    }
+
+    /// The agent is told to stop.
+    pub fn leave(&mut self, how: Leaving) {
+        self.leaving = true;
+        self.state.leave(how);
+    }
+
+    /// Whether no local address is left here, so that the lease may go too.
+    pub fn has_let_go(&self) -> bool {
+        self.leaving && !self.state.holds_local()
+    }
+
+    /// Whether nothing is left to do to the kernel.
+    pub fn is_at_rest(&self) -> bool {
+        !self.applying
+    }
+
+    /// What decisions depend on and lead to, for whoever asks.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// How the agent is set up.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The name of this node's lease.
+    pub fn lease_name(&self) -> String {
+        format!("{LEASE_PREFIX}{}", self.settings.node)
+    }
+}
+
+/// The time on the wall in microseconds, but never the same one twice.
+fn later(wall: Timestamp, last: Timestamp) -> Timestamp {
+    let wall = Timestamp::from_microsecond(wall.as_microsecond()).unwrap_or(wall);
+    if wall == last { Timestamp::from_microsecond(wall.as_microsecond() + 1).unwrap_or(wall) } else { wall }
+}

@@ -1,0 +1,213 @@
+//! What the desk does with each thing that it hears.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use purelb_api::read;
+use purelb_core::links::LinkNews;
+use purelb_core::moment::Moment;
+use purelb_core::place::Guard;
+use purelb_core::plan::{Step, adopt};
+use purelb_core::pool::ServiceKey;
+use tracing::{info, warn};
+
+use super::{Desk, notices, sight};
+use crate::agent::event::{API_SERVER, Event, LeaseNews};
+use crate::agent::kernel::KernelNews;
+use crate::agent::lease;
+use crate::agent::work::{Done, Outcome};
+use crate::cluster::watch::Change;
+
+impl Desk {
+    /// Takes in one thing that was heard.
+    pub fn hear(&mut self, event: Event, now: Moment) {
+        match event {
+            Event::Service(change) => {
+                let service = if let Change::Here(news) = &change { Some(news.service.key.clone()) } else { None };
+                self.services.take(change, &mut self.state);
+                service.inspect(|service| self.point(service));
+            }
+            Event::Endpoints(change) => {
+                let touched = self.slices.take(change);
+                touched.iter().for_each(|service| self.point(service));
+                if touched.contains(API_SERVER) {
+                    self.guard();
+                }
+            }
+            Event::Lease(change) => self.hear_lease(change, now),
+            Event::Node(change) => {
+                if self.choices.take_node(change) {
+                    self.guard();
+                    self.configure();
+                }
+            }
+            Event::Group(change) => {
+                if let Some(groups) = self.choices.take_group(change) {
+                    self.state.set_groups(groups);
+                    self.services.touch_all();
+                }
+            }
+            Event::Agent(change) => {
+                if self.choices.take_agent(change) {
+                    self.configure();
+                }
+            }
+            Event::Guarded(guarded) => {
+                self.guarded = guarded;
+                self.guard();
+            }
+            Event::Kernel(news) => self.hear_kernel(news, now),
+            Event::Renewal(news) => self.hear_renewal(news, now),
+            Event::Done(done) => self.hear_done(done, now),
+        }
+    }
+
+    /// Only a Service whose addresses follow its endpoints needs to know where they are.
+    fn point(&mut self, key: &ServiceKey) {
+        let follows = self.state.service(key).is_some_and(|service| service.policy_local || service.affinity);
+        let nodes = if follows { self.slices.nodes(key) } else { BTreeSet::new() };
+        self.state.set_endpoints(key, nodes);
+    }
+
+    /// A complete list is heard as a whole: a part of it proves nothing.
+    fn hear_lease(&mut self, change: Change<Box<LeaseNews>>, now: Moment) {
+        self.note_addresses(&change);
+        match self.sight.take(change.map(|news| Box::new(news.view))) {
+            sight::Seen::Nothing => {}
+            sight::Seen::All(leases) => self.state.hear_leases(leases, now),
+            sight::Seen::One(lease) => self.state.hear_lease(lease, now),
+            sight::Seen::Gone(node) => {
+                if node == self.settings.node && !self.leaving {
+                    warn!(event = "leaseDelete", node, "this node's lease was deleted; it is written anew");
+                    self.heartbeat.lost();
+                }
+                self.state.lease_gone(&node, now);
+            }
+        }
+    }
+
+    /// What a lease says of its Node's addresses hardly ever changes.
+    fn note_addresses(&mut self, change: &Change<Box<LeaseNews>>) {
+        if let Change::Here(news) = change
+            && self.peers.at(&news.view.node) == Some(&news.addresses)
+        {
+            return self.peers.confirm(&news.view.node);
+        }
+        if !self.peers.take(change.clone().map(|news| (news.view.node, news.addresses))).is_empty() {
+            self.guard();
+        }
+    }
+
+    fn hear_kernel(&mut self, news: KernelNews, now: Moment) {
+        match news {
+            KernelNews::Links(links) => {
+                if let (None, LinkNews::Everything(links)) = (self.state.links(), &links) {
+                    self.apply(adopt(links));
+                }
+                self.state.hear_links(links, now);
+            }
+            KernelNews::Applied(steps) => {
+                self.applying = false;
+                for (step, result) in steps {
+                    let result = result.map_err(|error| error.to_string());
+                    self.count(&step, result.as_ref().err());
+                    self.state.applied(&step, result, now);
+                }
+            }
+            KernelNews::NoDummy { name } => {
+                warn!(iface = name, "the kernel has no dummy interfaces; an ifb stands in");
+                self.metrics.no_dummy();
+                let about = self.choices.reference();
+                self.todo.notices.extend(about.map(|about| (about, notices::no_dummy(&name))));
+            }
+            KernelNews::Told { addr, result } => {
+                let (sent, errors) = if addr.is_ipv4() {
+                    (&self.metrics.garp_sent, &self.metrics.garp_errors)
+                } else {
+                    (&self.metrics.na_sent, &self.metrics.na_errors)
+                };
+                match result {
+                    Ok(()) => sent.inc(),
+                    Err(error) => {
+                        warn!(%addr, %error, "the neighbours could not be told of an address");
+                        errors.inc()
+                    }
+                };
+            }
+        }
+    }
+
+    fn count(&self, step: &Step, error: Option<&String>) {
+        match (step, error) {
+            (Step::PutAddr { refresh: true, .. }, None) => drop(self.metrics.renewals.inc()),
+            (Step::PutAddr { .. }, None) => drop(self.metrics.additions.inc()),
+            (Step::DropAddr { .. }, None) => drop(self.metrics.withdrawals.inc()),
+            (_, None) => {}
+            (step, Some(error)) => {
+                if matches!(step, Step::PutAddr { refresh: true, .. }) {
+                    self.metrics.renewal_errors.inc();
+                }
+                self.metrics.step_errors.inc();
+                let event =
+                    if matches!(step, Step::DropAddr { .. }) { "withdrawAddressFailed" } else { "announceError" };
+                warn!(event, ?step, error, "the kernel refused a step; it is tried again");
+            }
+        }
+    }
+
+    fn hear_renewal(&mut self, news: lease::News, now: Moment) {
+        match news {
+            lease::News::Renewed(lease) => {
+                if self.heartbeat.accepted() > 0 {
+                    info!(event = "renewRecovered", "the lease is renewed again");
+                }
+                if let Some(view) = read::lease_view(&lease, Timestamp::UNIX_EPOCH) {
+                    self.sight.accepted(view.version, now);
+                }
+                self.metrics.lease_renewed(self.stamp.as_microsecond() as f64 / 1e6);
+            }
+            lease::News::Failed(error) => {
+                let failures = self.heartbeat.failed(now);
+                self.metrics.lease_failures.inc();
+                warn!(event = "renewFailed", failures, error, "the lease could not be renewed; it is tried again");
+            }
+        }
+    }
+
+    fn hear_done(&mut self, done: Done, now: Moment) {
+        if matches!(done.outcome, Outcome::Written(_)) {
+            for from in &done.steals {
+                self.metrics.slot_stolen(from, &self.settings.node);
+            }
+            for notice in &done.notices {
+                self.tell_service(&done.service, notice.clone());
+            }
+        }
+        self.services.done(done, &mut self.state, now);
+    }
+
+    /// Everything that must not be announced, beside what the kernel shows.
+    fn guard(&mut self) {
+        let mut guarded = self.guarded.clone();
+        guarded.extend(self.peers.values().flatten().map(|addr| (*addr, Guard::Node)));
+        guarded.extend(self.choices.node_addresses().map(|addr| (addr, Guard::Node)));
+        guarded.extend(self.slices.api_servers().map(|addr| (addr, Guard::ApiServer)));
+        self.state.set_guarded(guarded);
+    }
+
+    /// Finds out anew which LBNodeAgent counts.
+    fn configure(&mut self) {
+        let Some(choice) = self.choices.choose() else { return };
+        if let Some(setup) = choice.setup
+            && let Err(reason) = self.state.set_setup(setup)
+        {
+            warn!(reason = reason.name(), "{reason}");
+        }
+        self.services.touch_all();
+        self.metrics.selector_state(choice.selector_state);
+        if choice.selector_state == "configured" {
+            self.metrics.config_loaded();
+        }
+        self.todo.notices.extend(choice.notices);
+    }
+}

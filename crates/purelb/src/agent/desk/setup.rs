@@ -1,0 +1,236 @@
+//! What ServiceGroups and LBNodeAgents mean for this node, and what their authors are told.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::ResourceExt;
+use purelb_api::LBNodeAgent;
+use purelb_api::read::{self, AgentChoice, Chosen};
+use purelb_core::agent::AgentConfig;
+use purelb_core::alloc::Notice;
+use purelb_core::group::{Group, Placement, clashes};
+use purelb_core::reason::{Problem, Reason};
+use purelb_core::want::Setup;
+use tracing::{info, warn};
+
+use super::notices;
+use crate::agent::event::NodeNews;
+use crate::cluster::known::Known;
+use crate::cluster::scope::{Key, out_of_scope};
+use crate::cluster::watch::Change;
+
+/// What was chosen.
+pub(super) struct Choice {
+    /// What counts from now on; `None` leaves everything as it is, because what should count cannot be used.
+    pub setup: Option<Setup>,
+    /// The word of the metric.
+    pub selector_state: &'static str,
+    /// What the authors are told.
+    pub notices: Vec<(ObjectReference, Notice)>,
+}
+
+/// The objects that configure this node.
+pub(super) struct Choices {
+    me: String,
+    install_namespace: String,
+    node: Known<String, NodeNews>,
+    groups: Known<Key, Option<Box<Group>>>,
+    usable: Option<Vec<Group>>,
+    agents: Known<Key, LBNodeAgent>,
+    /// The object that counts.
+    chosen: Option<ObjectReference>,
+    /// Whether some configuration was good before.
+    has_good: bool,
+    selector_state: Option<&'static str>,
+    /// What was told about which object, so that it is not told again.
+    told: BTreeSet<(String, &'static str, String)>,
+}
+
+impl Choices {
+    /// Nothing is known yet.
+    pub fn new(me: &str, install_namespace: &str) -> Self {
+        Self {
+            me: me.to_owned(),
+            install_namespace: install_namespace.to_owned(),
+            node: Known::default(),
+            groups: Known::default(),
+            usable: None,
+            agents: Known::default(),
+            chosen: None,
+            has_good: false,
+            selector_state: None,
+            told: BTreeSet::new(),
+        }
+    }
+
+    /// Whether everything that configures this node is known.
+    pub fn is_complete(&self) -> bool {
+        self.node.is_complete() && self.groups.is_complete() && self.agents.is_complete()
+    }
+
+    /// Takes a change of this node's Node in; whether it matters.
+    pub fn take_node(&mut self, change: Change<Box<NodeNews>>) -> bool {
+        let before = self.own_node().cloned();
+        let was_complete = self.node.is_complete();
+        self.node.take(change.map(|node| (node.name.clone(), *node)));
+        before.as_ref() != self.own_node() || was_complete != self.node.is_complete()
+    }
+
+    /// Takes a change of an LBNodeAgent in; whether it matters.
+    pub fn take_agent(&mut self, change: Change<Box<LBNodeAgent>>) -> bool {
+        if let Change::Here(object) = &change
+            && self.agents.at(&key(object)).is_some_and(|known| known.spec == object.spec)
+        {
+            // Only its status is different.
+            self.agents.confirm(&key(object));
+            return false;
+        }
+        let completes = matches!(change, Change::Complete);
+        let noted = self.agents.take(change.map(|object| (key(&object), *object)));
+        completes || !noted.is_empty()
+    }
+
+    /// Takes a change of a ServiceGroup in; the groups that count, if they are others now.
+    pub fn take_group(&mut self, change: Change<(Key, Option<Box<Group>>)>) -> Option<Vec<Group>> {
+        let completes = matches!(change, Change::Complete);
+        let noted = self.groups.take(change);
+        if !self.groups.is_complete() || (noted.is_empty() && !completes) {
+            return None;
+        }
+        let usable = self.usable();
+        if self.usable.as_ref() == Some(&usable) {
+            return None;
+        }
+        self.usable = Some(usable.clone());
+        Some(usable)
+    }
+
+    /// The same groups count as at the allocator.
+    fn usable(&self) -> Vec<Group> {
+        let automatic =
+            |group: &Option<Box<Group>>| group.as_ref().is_some_and(|group| group.placement == Placement::Auto);
+        let outside =
+            out_of_scope(self.groups.iter().map(|(key, group)| (key, automatic(group))), &self.install_namespace);
+        let inside = self.groups.iter().filter(|(key, _)| !outside.contains(*key));
+        let mut groups: Vec<Group> = inside.filter_map(|(_, group)| group.as_deref().cloned()).collect();
+        let mut refused: Vec<_> = clashes(&groups).iter().map(|clash| clash.refused).collect();
+        refused.sort_unstable_by(|a, b| b.cmp(a));
+        for refused in refused {
+            groups.remove(refused);
+        }
+        groups
+    }
+
+    fn own_node(&self) -> Option<&NodeNews> {
+        self.node.at(&self.me)
+    }
+
+    /// The UID of this node's Node.
+    pub fn node_uid(&self) -> Option<&str> {
+        self.own_node().map(|node| node.uid.as_str())
+    }
+
+    /// The addresses of this node's Node.
+    pub fn node_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.own_node().into_iter().flat_map(|node| node.addresses.iter().copied())
+    }
+
+    /// The LBNodeAgent that counts, for Events.
+    pub fn reference(&self) -> Option<ObjectReference> {
+        self.chosen.clone()
+    }
+
+    /// Chooses anew, once this node's labels and all LBNodeAgents are known.
+    pub fn choose(&mut self) -> Option<Choice> {
+        if !self.node.is_complete() || !self.agents.is_complete() {
+            return None;
+        }
+        let Some(node) = self.own_node() else {
+            warn!(node = self.me, "there is no Node of this name yet; the agent waits for it");
+            return None;
+        };
+        let AgentChoice { chosen, passed_over } = read::choose_agent(self.agents.values(), &self.me, &node.labels);
+        let mut saying: Vec<(ObjectReference, Notice)> =
+            passed_over.iter().map(|(object, reason)| (reference(object), notices::warned(reason))).collect();
+        let (setup, state, object) = match chosen {
+            Chosen::Nothing => (Some(Setup::None), "default", None),
+            Chosen::Deselected => (Some(Setup::Deselected), "deselected", None),
+            Chosen::Object(object) => match usable_config(object) {
+                Ok(config) => (Some(Setup::Config(config)), "configured", Some(reference(object))),
+                Err(problem) => {
+                    let notice = notices::config_error(&self.me, &problem, self.has_good);
+                    warn!(
+                        object = object.name_any(),
+                        field = problem.field,
+                        reason = problem.reason.name(),
+                        "{}",
+                        problem.reason
+                    );
+                    saying.push((reference(object), notice));
+                    (None, "invalid", Some(reference(object)))
+                }
+            },
+        };
+        let silent = match state {
+            "default" => Some(Reason::NoNodeAgent { node: self.me.clone() }),
+            "deselected" => Some(Reason::NodeDeselected { node: self.me.clone() }),
+            _ => None,
+        };
+        saying.extend(silent.map(|reason| (node_reference(node), notices::warned(&reason))));
+        self.has_good |= setup.is_some();
+        self.chosen = object;
+        if self.selector_state.replace(state) != Some(state) {
+            info!(event = "selectorState", op = "configChanged", state, "which LBNodeAgent counts on this node");
+        }
+        Some(Choice { setup, selector_state: state, notices: self.news_only(saying) })
+    }
+
+    /// What was not told before. What no longer holds may be told again one day.
+    fn news_only(&mut self, saying: Vec<(ObjectReference, Notice)>) -> Vec<(ObjectReference, Notice)> {
+        let mark = |(about, notice): &(ObjectReference, Notice)| {
+            (about.uid.clone().unwrap_or_default(), notice.reason, notice.message.clone())
+        };
+        let marks: BTreeSet<_> = saying.iter().map(mark).collect();
+        let told = std::mem::replace(&mut self.told, marks);
+        saying.into_iter().filter(|said| !told.contains(&mark(said))).collect()
+    }
+}
+
+/// The configuration in an object, or the first thing that is wrong with it: half of one is none.
+fn usable_config(object: &LBNodeAgent) -> Result<AgentConfig, Box<Problem>> {
+    let reading = read::agent(object);
+    match (reading.problems.into_iter().next(), reading.value) {
+        (None, Some(config)) => Ok(config),
+        (Some(problem), _) => Err(Box::new(problem)),
+        (None, None) => {
+            Err(Box::new(Problem::new("spec.local", Reason::FieldMissing { field: "local", example: "local: {}" })))
+        }
+    }
+}
+
+fn key(object: &LBNodeAgent) -> Key {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+fn node_reference(node: &NodeNews) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Node".to_owned()),
+        name: Some(node.name.clone()),
+        uid: Some(node.uid.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+fn reference(object: &LBNodeAgent) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("purelb.io/v2".to_owned()),
+        kind: Some("LBNodeAgent".to_owned()),
+        namespace: object.namespace(),
+        name: object.metadata.name.clone(),
+        uid: object.uid(),
+        resource_version: object.resource_version(),
+        field_path: None,
+    }
+}

@@ -1,0 +1,144 @@
+//! A pretended kernel behind the same doors as the real one, for agents that run without a network.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use purelb_core::links::{LinkNews, Links};
+use purelb_core::model::ModelKernel;
+use purelb_core::plan::Step;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::sleep_until;
+
+use super::{KernelNews, Order, StepError};
+use crate::agent::clock::Clock;
+
+/// Whoever looks at the kernel after each change.
+pub type Observer = Box<dyn Fn(&Links) + Send>;
+
+/// Where orders go.
+pub type GiveOrder = Arc<dyn Fn(Order) + Send + Sync>;
+
+/// The kernel of one node. It lives on while agents come and go; clones are the same kernel.
+#[derive(Clone)]
+pub struct Pretended {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    clock: Clock,
+    inside: Mutex<Inside>,
+    /// A lifetime may end earlier than the expiry task thinks.
+    changed: Notify,
+}
+
+struct Inside {
+    kernel: ModelKernel,
+    /// The agent of the day.
+    listener: Option<UnboundedSender<KernelNews>>,
+    /// The addresses that neighbours were told of, in order.
+    told: Vec<IpAddr>,
+    observer: Observer,
+}
+
+impl Pretended {
+    /// A kernel that shows these links. It needs a tokio runtime, in whose time lifetimes end. The observer sees what it
+    /// shows after each single change.
+    pub fn new(links: Links, clock: Clock, observer: Observer) -> Self {
+        let inside = Inside { kernel: ModelKernel::new(links), listener: None, told: Vec::new(), observer };
+        let shared = Arc::new(Shared { clock, inside: Mutex::new(inside), changed: Notify::new() });
+        tokio::spawn(expire(Arc::downgrade(&shared)));
+        Self { shared }
+    }
+
+    /// An agent starts: what it hears, everything first, and where it gives orders. An earlier agent hears nothing more.
+    pub fn plug(&self) -> (UnboundedReceiver<KernelNews>, GiveOrder) {
+        let (listener, news) = unbounded_channel();
+        let mut inside = self.shared.lock();
+        drop(listener.send(KernelNews::Links(LinkNews::Everything(inside.kernel.links().clone()))));
+        inside.listener = Some(listener.clone());
+        let shared = self.shared.clone();
+        let orders = move |order| shared.carry_out(order, &listener);
+        (news, Arc::new(orders))
+    }
+
+    /// What the kernel shows.
+    pub fn links(&self) -> Links {
+        self.shared.lock().kernel.links().clone()
+    }
+
+    /// The addresses that neighbours were told of since the last time.
+    pub fn take_told(&self) -> Vec<IpAddr> {
+        std::mem::take(&mut self.shared.lock().told)
+    }
+
+    /// Somebody else does something to the kernel, and the agent hears of it.
+    pub fn meddle(&self, deed: impl FnOnce(&mut ModelKernel) -> Vec<LinkNews>) {
+        let mut inside = self.shared.lock();
+        let news = deed(&mut inside.kernel);
+        inside.tell(news);
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn carry_out(&self, order: Order, listener: &UnboundedSender<KernelNews>) {
+        let mut inside = self.lock();
+        match order {
+            Order::Apply(steps) => {
+                let applied = steps.into_iter().map(|step| inside.apply(step, self.clock)).collect();
+                drop(listener.send(KernelNews::Applied(applied)));
+                self.changed.notify_one();
+            }
+            Order::Tell(telling) => {
+                inside.told.push(telling.addr);
+                drop(listener.send(KernelNews::Told { addr: telling.addr, result: Ok(()) }));
+            }
+            Order::StopTelling(_) => {}
+            Order::Dump => {
+                let everything = LinkNews::Everything(inside.kernel.links().clone());
+                drop(listener.send(KernelNews::Links(everything)));
+            }
+        }
+    }
+}
+
+impl Inside {
+    fn apply(&mut self, step: Step, clock: Clock) -> (Step, Result<(), StepError>) {
+        let (result, news) = self.kernel.apply(&step, clock.now());
+        self.tell(news);
+        let result = result.map_err(|why| StepError::Refused { what: format!("{step:?}"), why });
+        (step, result)
+    }
+
+    fn tell(&self, news: Vec<LinkNews>) {
+        if !news.is_empty() {
+            (self.observer)(self.kernel.links());
+        }
+        for news in news {
+            // Nobody may be listening.
+            let _ = self.listener.as_ref().map(|listener| listener.send(KernelNews::Links(news)));
+        }
+    }
+}
+
+/// Ends lifetimes when their time has come, for as long as the kernel is there.
+async fn expire(shared: Weak<Shared>) {
+    while let Some(kernel) = shared.upgrade() {
+        let next = {
+            let mut inside = kernel.lock();
+            let news = inside.kernel.expire(kernel.clock.now());
+            inside.tell(news);
+            inside.kernel.next_expiry()
+        };
+        let wake = next.map(|moment| kernel.clock.instant(moment));
+        tokio::select! {
+            () = kernel.changed.notified() => {}
+            () = async { sleep_until(wake.unwrap_or_else(tokio::time::Instant::now)).await }, if wake.is_some() => {}
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The thread that owns netlink: listens, reads anew where in doubt, and does what it is ordered to.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Duration;
+
+use purelb_core::links::{DefaultRoute, LinkNews};
+use purelb_core::plan::Step;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::message::Message;
+use super::numbers::{
+    RTM_DELADDR, RTM_DELLINK, RTM_DELNEXTHOP, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEXTHOP, RTM_NEWROUTE,
+};
+use super::socket::{Asking, Heard, Listening};
+use super::{KernelNews, News, Order, dump, read, steps};
+use crate::agent::clock::Clock;
+
+/// The pause before something is read again that changed while it was read, or that could not be read.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// How often something is read again before other steps may go on.
+const PATIENCE: usize = 100;
+
+/// What has to be read anew.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Doubt {
+    Nothing,
+    Routes,
+    Everything,
+}
+
+/// Everything the thread has.
+pub(super) struct Running {
+    asking: Asking,
+    listening: Listening,
+    orders: Receiver<Order>,
+    bell: OwnedFd,
+    news: News,
+    clock: Clock,
+    /// As told last.
+    routes: Vec<DefaultRoute>,
+    doubt: Doubt,
+}
+
+impl Running {
+    pub(super) fn new(
+        asking: Asking,
+        listening: Listening,
+        orders: Receiver<Order>,
+        bell: OwnedFd,
+        news: News,
+        clock: Clock,
+    ) -> Self {
+        Self { asking, listening, orders, bell, news, clock, routes: Vec::new(), doubt: Doubt::Everything }
+    }
+
+    /// Runs until nobody gives orders any more.
+    pub(super) fn run(mut self) {
+        loop {
+            self.settle();
+            match self.orders.try_recv() {
+                Ok(Order::Apply(steps)) => self.apply(steps),
+                Ok(_) => self.doubt = Doubt::Everything,
+                Err(TryRecvError::Empty) => self.wait(),
+                Err(TryRecvError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Waits for a notification, an order or the time to look again.
+    fn wait(&mut self) {
+        let timeout = (self.doubt != Doubt::Nothing).then(|| Timespec::try_from(AGAIN).expect("a few milliseconds"));
+        let mut fds = [self.listening.as_fd(), self.bell.as_fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        // An interrupted wait is a short one.
+        let _ = poll(&mut fds, timeout.as_ref());
+        // The bell must be silent before the orders are looked at, or one given in between would be slept over.
+        let mut rung = [0; 256];
+        let _ = rustix::io::read(&self.bell, &mut rung);
+    }
+
+    /// Passes on all that the kernel has said, and reads anew what is in doubt.
+    fn settle(&mut self) {
+        if let Err(error) = self.listen() {
+            tracing::warn!(%error, "cannot hear the kernel");
+            self.doubt = Doubt::Everything;
+        }
+        let read = match self.doubt {
+            Doubt::Nothing => Ok(()),
+            Doubt::Routes => self.read_routes(),
+            Doubt::Everything => self.read_everything(),
+        };
+        if let Err(error) = read {
+            tracing::warn!(%error, "cannot read the kernel's state, trying again");
+        }
+    }
+
+    /// What comes of steps is told only after all that the kernel said, so a list that changed while it was read is read
+    /// until it is whole; within reason, because the other steps wait.
+    fn settle_for_good(&mut self) {
+        self.settle();
+        for _ in 0..PATIENCE {
+            if self.doubt != Doubt::Everything {
+                return;
+            }
+            std::thread::sleep(AGAIN);
+            self.settle();
+        }
+    }
+
+    /// Until there is silence. Once something was lost, the rest is only emptied out: everything is read after it.
+    fn listen(&mut self) -> io::Result<()> {
+        loop {
+            match self.listening.hear()? {
+                Heard::Silence => return Ok(()),
+                Heard::Overrun => self.lost(),
+                Heard::Bytes(_) if self.doubt == Doubt::Everything => {}
+                Heard::Bytes(length) => self.pass_on(length),
+            }
+        }
+    }
+
+    fn lost(&mut self) {
+        if self.doubt != Doubt::Everything {
+            tracing::info!("notifications of the kernel were lost, reading everything anew");
+        }
+        self.doubt = Doubt::Everything;
+    }
+
+    fn pass_on(&mut self, length: usize) {
+        let now = self.clock.now();
+        let mut doubt = self.doubt;
+        for message in self.listening.messages(length) {
+            let told = match message.kind {
+                RTM_NEWLINK | RTM_DELLINK => link_news(&message),
+                RTM_NEWADDR => read::addr(message.body, now).map(|(link, held)| LinkNews::Addr(link, held)),
+                RTM_DELADDR => {
+                    read::addr(message.body, now).map(|(link, held)| LinkNews::AddrGone(link, held.addr, held.prefix))
+                }
+                RTM_NEWROUTE | RTM_DELROUTE if !read::is_default_route(message.body) => None,
+                RTM_NEWROUTE | RTM_DELROUTE | RTM_NEWNEXTHOP | RTM_DELNEXTHOP => {
+                    doubt = doubt.max(Doubt::Routes);
+                    None
+                }
+                _ => None,
+            };
+            if let Some(told) = told {
+                doubt = doubt.max(if self.may_end_a_route(&told) { Doubt::Routes } else { Doubt::Nothing });
+                let _ = self.news.send(KernelNews::Links(told));
+            }
+        }
+        self.doubt = doubt;
+    }
+
+    /// The kernel removes IPv4 routes without a word when their interface or their subnet's address goes.
+    fn may_end_a_route(&self, told: &LinkNews) -> bool {
+        let leads_there = |index: u32| self.routes.iter().any(|route| route.link == index);
+        match told {
+            LinkNews::Link(index, _) | LinkNews::LinkGone(index) | LinkNews::AddrGone(index, ..) => leads_there(*index),
+            _ => false,
+        }
+    }
+
+    fn read_routes(&mut self) -> io::Result<()> {
+        let Some(routes) = dump::default_routes(&mut self.asking)? else { return Ok(()) };
+        self.doubt = Doubt::Nothing;
+        if routes != self.routes {
+            self.routes.clone_from(&routes);
+            self.tell(LinkNews::DefaultRoutes(routes));
+        }
+        Ok(())
+    }
+
+    fn read_everything(&mut self) -> io::Result<()> {
+        let now = self.clock.now();
+        let Some(links) = dump::everything(&mut self.asking, now)? else { return Ok(()) };
+        self.doubt = Doubt::Nothing;
+        self.routes.clone_from(&links.default_routes);
+        self.tell(LinkNews::Everything(links));
+        Ok(())
+    }
+
+    /// In batches, and after each first what the kernel said to it and then what came of it.
+    fn apply(&mut self, mut steps: Vec<Step>) {
+        while !steps.is_empty() {
+            let later = steps.split_off(steps.len().min(steps::BATCH));
+            let outcome = steps::apply(&mut self.asking, std::mem::replace(&mut steps, later));
+            if outcome.doubt {
+                self.doubt = Doubt::Everything;
+            }
+            for name in outcome.no_dummy {
+                let _ = self.news.send(KernelNews::NoDummy { name });
+            }
+            self.settle_for_good();
+            self.show_quiet_ones(&outcome.results);
+            let _ = self.news.send(KernelNews::Applied(outcome.results));
+        }
+    }
+
+    /// The kernel tells of a new IPv6 address only when it knows that nobody else has it, which is later than it says
+    /// "done", even where it does not look for others at all.
+    fn show_quiet_ones(&mut self, results: &[(Step, Result<(), steps::StepError>)]) {
+        let quiet: Vec<(u32, IpAddr)> = results
+            .iter()
+            .filter_map(|done| match done {
+                (Step::PutAddr { link, addr, refresh: false, .. }, Ok(())) if addr.is_ipv6() => Some((*link, *addr)),
+                _ => None,
+            })
+            .collect();
+        if quiet.is_empty() {
+            return;
+        }
+        match steps::look(&mut self.asking, &quiet, self.clock.now()) {
+            Ok(shown) => shown.into_iter().for_each(|(link, held)| self.tell(LinkNews::Addr(link, held))),
+            Err(_) => self.doubt = Doubt::Everything,
+        }
+    }
+
+    fn tell(&self, news: LinkNews) {
+        // Where nobody listens any more, nobody gives orders either, and that ends the thread.
+        let _ = self.news.send(KernelNews::Links(news));
+    }
+}
+
+fn link_news(message: &Message<'_>) -> Option<LinkNews> {
+    let (index, link) = read::link(message.body)?;
+    Some(if message.kind == RTM_NEWLINK { LinkNews::Link(index, link) } else { LinkNews::LinkGone(index) })
+}

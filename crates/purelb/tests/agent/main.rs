@@ -1,0 +1,9 @@
+//! Agents as a cluster sees them: real daemons with pretended kernels on an API server in memory, in a time that only
+//! passes when everybody waits.
+
+mod chaos;
+mod line;
+mod objects;
+mod seeds;
+mod stories;
+mod town;
