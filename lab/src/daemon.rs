@@ -4,6 +4,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -12,13 +13,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::Api;
 use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Config};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::ControlPlane;
 use crate::control_plane::watchdog::Watchdog;
+use crate::net::Namespace;
 
 /// Longer than any test runs.
 const TOKEN_SECONDS: i64 = 24 * 3600;
@@ -39,11 +42,15 @@ fn build() -> Result<PathBuf> {
         return Ok(program.into());
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the lab is in the repository")?;
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo).args(["build", "--quiet", "-p", "purelb"]).current_dir(root).status();
-    ensure!(built.context("cannot run cargo")?.success(), "purelb does not build");
     let test = env::current_exe()?;
     let folder = test.parent().and_then(Path::parent).context("the test program has no folder")?;
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "-p", "purelb"]).current_dir(root);
+    // Benches are there, and measure what operators run.
+    if folder.ends_with("release") {
+        cargo.arg("--release");
+    }
+    ensure!(cargo.status().context("cannot run cargo")?.success(), "purelb does not build");
     Ok(folder.join("purelb"))
 }
 
@@ -71,10 +78,33 @@ impl Account {
         Ok(Self { kubeconfig })
     }
 
+    /// How to reach the API server with these rights.
+    ///
+    /// # Errors
+    /// When a file that it names is gone.
+    pub async fn config(&self) -> Result<Config> {
+        let kubeconfig: Kubeconfig = serde_json::from_value(self.kubeconfig.clone())?;
+        Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
+    }
+
     /// The address of the API server, `host:port`.
     #[must_use]
     pub fn server(&self) -> &str {
         self.kubeconfig["clusters"][0]["cluster"]["server"].as_str().unwrap_or_default().trim_start_matches("https://")
+    }
+
+    /// The secret that stands for the account.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        self.kubeconfig["users"][0]["user"]["token"].as_str().unwrap_or_default()
+    }
+
+    /// The same rights, but the server is reached without TLS through this port of the loopback interface.
+    #[must_use]
+    pub fn plainly_through(&self, port: u16) -> Self {
+        let mut other = self.clone();
+        other.kubeconfig["clusters"][0]["cluster"] = json!({"server": format!("http://127.0.0.1:{port}")});
+        other
     }
 
     /// The same rights, but the server is reached through this port of the loopback interface.
@@ -82,6 +112,16 @@ impl Account {
     pub fn through(&self, port: u16) -> Self {
         let mut other = self.clone();
         other.kubeconfig["clusters"][0]["cluster"]["server"] = json!(format!("https://127.0.0.1:{port}"));
+        other
+    }
+
+    /// The same rights, but the server is reached at this address, which its certificate does not name.
+    #[must_use]
+    pub fn at(&self, door: SocketAddr) -> Self {
+        let mut other = self.clone();
+        let cluster = &mut other.kubeconfig["clusters"][0]["cluster"];
+        cluster["server"] = json!(format!("https://{door}"));
+        cluster["tls-server-name"] = json!("localhost");
         other
     }
 }
@@ -99,17 +139,31 @@ impl Daemon {
     /// # Errors
     /// When it cannot be built or started.
     pub fn start(account: &Account, arguments: &[&str], variables: &[(&str, &str)]) -> Result<Self> {
+        Self::launch(&Command::new("env"), account, arguments, variables)
+    }
+
+    /// The same on a node: the daemon sees the network of this namespace.
+    ///
+    /// # Errors
+    /// See [`Daemon::start`].
+    pub fn start_in(node: &Namespace, account: &Account, arguments: &[&str], named: &[(&str, &str)]) -> Result<Self> {
+        Self::launch(&node.command("env"), account, arguments, named)
+    }
+
+    /// `env` is how to run `env`, which becomes the daemon.
+    fn launch(env: &Command, account: &Account, arguments: &[&str], variables: &[(&str, &str)]) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("purelb-lab-").tempdir().context("cannot make a folder")?;
         let mut watchdog = Watchdog::guard(folder.path())?;
         let folder = TempDir::keep(folder);
         let kubeconfig = folder.join("kubeconfig");
         fs::write(&kubeconfig, account.kubeconfig.to_string())?;
-        let mut line: Vec<OsString> = variables.iter().map(|(name, value)| format!("{name}={value}").into()).collect();
+        let mut line: Vec<OsString> = env.get_args().map(OsString::from).collect();
+        line.extend(variables.iter().map(|(name, value)| format!("{name}={value}").into()));
         line.push(program()?.into());
         line.extend(arguments.iter().map(OsString::from));
         line.extend(["--kubeconfig".into(), kubeconfig.into()]);
         line.extend(["--debug-socket".into(), folder.join("debug.sock").into()]);
-        let pid = watchdog.start(Path::new("/usr/bin/env"), &folder.join("log"), line)?;
+        let pid = watchdog.start(Path::new(env.get_program()), &folder.join("log"), line)?;
         Ok(Self { pid, folder, watchdog })
     }
 
@@ -129,6 +183,17 @@ impl Daemon {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.watchdog.any_ended()
+    }
+
+    /// A line of its `/proc` status in MiB: `VmRSS` is its memory now, `VmHWM` the most there ever was.
+    ///
+    /// # Errors
+    /// When it runs no more.
+    pub fn memory(&self, line: &str) -> Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).context("the daemon has ended")?;
+        let found = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
+        let kib = found.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+        Ok(kib.with_context(|| format!("/proc tells no {line}"))? / 1024.0)
     }
 
     /// SIGSTOP: it stands still, and its connections stay open.

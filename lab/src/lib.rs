@@ -2,6 +2,8 @@
 
 pub mod control_plane;
 pub mod daemon;
+pub mod net;
+pub mod router;
 pub mod stories;
 
 pub use control_plane::ControlPlane;

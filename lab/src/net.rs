@@ -1,0 +1,18 @@
+//! Nodes, clients and the wire between them: network namespaces, a bridge, and eyes to watch with.
+//!
+//! Nothing here has a name on the machine: a namespace is a file descriptor of the test process, and it is gone with that
+//! process however that ends. The machine's own interfaces, routes and rules are never touched.
+//!
+//! To look inside while a test stands still, print [`Namespace::enter`]: it is a line such as
+//! `nsenter --net=/proc/4711/fd/9 ip addr`, good for as long as the test runs.
+
+pub mod capture;
+pub mod lan;
+pub mod namespace;
+pub mod probe;
+pub mod relay;
+
+pub use capture::Capture;
+pub use lan::{Lan, Plug};
+pub use namespace::Namespace;
+pub use probe::{Echo, Probe, Report};

@@ -1,0 +1,286 @@
+//! Real routers: BIRD 2 and FRR, each in a network namespace, with what a network engineer would ask them.
+
+mod bird;
+mod frr;
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::control_plane::watchdog::Watchdog;
+use crate::net::Namespace;
+
+/// Only a guard against waiting for ever: routers start in less than a second.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whose program it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Make {
+    /// BIRD 2.
+    Bird,
+    /// FRR 8.
+    Frr,
+}
+
+impl Make {
+    /// All there are.
+    pub const ALL: [Self; 2] = [Self::Bird, Self::Frr];
+}
+
+/// What a router is told about itself.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its AS.
+    pub asn: u32,
+    /// Its router ID.
+    pub id: Ipv4Addr,
+    /// Its neighbours.
+    pub neighbours: Vec<Neighbour>,
+}
+
+/// What a router is told about one neighbour.
+#[derive(Clone, Debug)]
+pub struct Neighbour {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its AS.
+    pub asn: u32,
+    /// The password of the session.
+    pub password: Option<String>,
+    /// Drop what comes from more than one hop away.
+    pub ttl_security: bool,
+    /// Wait to be dialled.
+    pub passive: bool,
+    /// Talk about IPv4.
+    pub v4: bool,
+    /// Talk about IPv6.
+    pub v6: bool,
+    /// IPv4 routes may have an IPv6 next hop.
+    pub extended_next_hop: bool,
+    /// Keep its routes when it goes without a word.
+    pub graceful_restart: bool,
+    /// AS numbers of four octets. Without them, BIRD only.
+    pub four_octets: bool,
+    /// How long silence is tolerated, in seconds.
+    pub hold: u16,
+}
+
+impl Neighbour {
+    /// A neighbour with both families and short timers.
+    #[must_use]
+    pub fn new(address: IpAddr, asn: u32) -> Self {
+        let (password, ttl_security, passive) = (None, false, false);
+        let (extended_next_hop, graceful_restart) = (false, false);
+        Self {
+            address,
+            asn,
+            password,
+            ttl_security,
+            passive,
+            v4: true,
+            v6: true,
+            extended_next_hop,
+            graceful_restart,
+            four_octets: true,
+            hold: 9,
+        }
+    }
+}
+
+/// A router that runs.
+pub struct Router {
+    make: Make,
+    namespace: Namespace,
+    /// Sockets, settings and logs; removed with the programs.
+    folder: PathBuf,
+    watchdog: Watchdog,
+}
+
+impl Router {
+    /// Starts a router in a namespace, and waits until it can be asked something.
+    ///
+    /// # Errors
+    /// When the program is not installed, or refuses its settings: its log is in the message.
+    pub fn start(make: Make, namespace: &Namespace, settings: &Settings) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("purelb-router-").tempdir()?.keep();
+        open_to_all(&folder)?;
+        let mut watchdog = Watchdog::guard(&folder)?;
+        for (program, arguments) in make.programs(&folder, settings)? {
+            let log = folder.join(program.replace('/', "_"));
+            let mut inside: Vec<OsString> =
+                vec![format!("--net={}", namespace.path()).into(), "--".into(), program.into()];
+            inside.extend(arguments);
+            watchdog.start(Path::new("nsenter"), &log, inside)?;
+        }
+        let router = Self { make, namespace: namespace.clone(), folder, watchdog };
+        router.wait_for("it answers", |router| router.ask(router.make.greeting()).is_ok())?;
+        Ok(router)
+    }
+
+    /// What the router's own tool prints: a command of `birdc`, or of `vtysh`.
+    ///
+    /// # Errors
+    /// When the router does not run, or does not know the command.
+    pub fn ask(&self, command: &str) -> Result<String> {
+        let mut tool = self.make.tool(&self.folder, command);
+        let Output { status, stdout, stderr } = tool.stdin(Stdio::null()).output()?;
+        let (text, complaint) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        ensure!(status.success(), "{command:?} failed: {text}{complaint}");
+        Ok(text.into_owned())
+    }
+
+    /// What the router knows of a neighbour, in its own words.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn neighbour(&self, address: IpAddr) -> Result<String> {
+        self.ask(&self.make.about(address))
+    }
+
+    /// Whether a session is up, in the router's opinion.
+    #[must_use]
+    pub fn is_established(&self, address: IpAddr) -> bool {
+        self.neighbour(address).is_ok_and(|words| self.make.says_established(&words))
+    }
+
+    /// Resets the session with a neighbour.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn clear(&self, address: IpAddr) -> Result<()> {
+        self.ask(&self.make.clear(address)).map(drop)
+    }
+
+    /// Asks a neighbour to tell all its routes again.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn refresh(&self, address: IpAddr) -> Result<()> {
+        self.ask(&self.make.refresh(address)).map(drop)
+    }
+
+    /// The next hops of a route in the kernel of the router's namespace, sorted; none without such a route.
+    ///
+    /// # Errors
+    /// When `ip` fails.
+    pub fn next_hops(&self, prefix: &str) -> Result<Vec<IpAddr>> {
+        let family = if prefix.contains(':') { "-6" } else { "-4" };
+        let shown = self.namespace.ip(&[family, "-j", "route", "show", "exact", prefix])?;
+        let routes = shown.as_array().cloned().unwrap_or_default();
+        let mut hops: Vec<IpAddr> = routes.iter().flat_map(gateways).collect();
+        hops.sort();
+        Ok(hops)
+    }
+
+    /// How many routes of BGP the kernel of the router's namespace has.
+    ///
+    /// # Errors
+    /// When `ip` fails.
+    pub fn route_count(&self, family: &str) -> Result<usize> {
+        let shown = self.namespace.ip(&[family, "-j", "route", "show", "proto", self.make.protocol()])?;
+        Ok(shown.as_array().map_or(0, Vec::len))
+    }
+
+    /// Waits until something is so.
+    ///
+    /// # Errors
+    /// When it never is, with the router's log.
+    pub fn wait_for(&self, what: &str, holds: impl Fn(&Self) -> bool) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds(self) {
+            ensure!(Instant::now() < deadline, "it never came true of {:?} that {what}\n{}", self.make, self.log());
+            ensure!(!self.watchdog.any_ended(), "{:?} ended by itself\n{}", self.make, self.log());
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// What its programs have printed.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let files = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let logs = files.filter(|file| file.file_name().to_string_lossy().starts_with('_'));
+        logs.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
+    }
+}
+
+/// FRR's programs run as a user of their own, and make their sockets in the folder.
+fn open_to_all(folder: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).context("cannot open the folder")
+}
+
+fn gateways(route: &Value) -> Vec<IpAddr> {
+    let gateway = |hop: &Value| {
+        let plain = hop["gateway"].as_str().or_else(|| hop["via"]["host"].as_str());
+        plain.and_then(|address| address.parse().ok())
+    };
+    match route["nexthops"].as_array() {
+        Some(hops) => hops.iter().filter_map(gateway).collect(),
+        None => gateway(route).into_iter().collect(),
+    }
+}
+
+impl Make {
+    fn programs(self, folder: &Path, settings: &Settings) -> Result<Vec<(&'static str, Vec<OsString>)>> {
+        match self {
+            Self::Bird => bird::programs(folder, settings),
+            Self::Frr => frr::programs(folder, settings),
+        }
+    }
+
+    fn tool(self, folder: &Path, command: &str) -> Command {
+        match self {
+            Self::Bird => bird::tool(folder, command),
+            Self::Frr => frr::tool(folder, command),
+        }
+    }
+
+    fn greeting(self) -> &'static str {
+        match self {
+            Self::Bird => "show status",
+            Self::Frr => "show bgp summary",
+        }
+    }
+
+    fn about(self, address: IpAddr) -> String {
+        match self {
+            Self::Bird => format!("show protocols all {}", bird::name(address)),
+            Self::Frr => format!("show bgp neighbors {address}"),
+        }
+    }
+
+    fn says_established(self, words: &str) -> bool {
+        match self {
+            Self::Bird => words.contains("BGP state:          Established"),
+            Self::Frr => words.contains("BGP state = Established"),
+        }
+    }
+
+    fn clear(self, address: IpAddr) -> String {
+        match self {
+            Self::Bird => format!("restart {}", bird::name(address)),
+            Self::Frr => format!("clear bgp {address}"),
+        }
+    }
+
+    fn refresh(self, address: IpAddr) -> String {
+        match self {
+            Self::Bird => format!("reload in {}", bird::name(address)),
+            Self::Frr => format!("clear bgp {address} soft in"),
+        }
+    }
+
+    fn protocol(self) -> &'static str {
+        match self {
+            Self::Bird => "bird",
+            Self::Frr => "bgp",
+        }
+    }
+}

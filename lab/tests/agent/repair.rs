@@ -1,0 +1,100 @@
+//! Somebody's hand on a node: what it removes comes back.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::groups;
+use crate::local_addresses::{length, ranking};
+use crate::story::Story;
+
+/// What the spec allows; the promise is a tenth of it, and is printed.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Does this to a node and waits until it has both addresses again, on an interface that is up.
+async fn repaired(story: &Story, node: &str, command: &str, addresses: &[IpAddr]) -> Result<()> {
+    let node = &story.site().node(node)?.namespace;
+    node.batch(&format!("{command}\n"))?;
+    let began = Instant::now();
+    let whole = async |_: &Story| {
+        let links = node.ip(&["-j", "addr", "show", "up"])?;
+        let link = links.as_array().into_iter().flatten().find(|link| link["ifname"] == "kube-lb0");
+        let there =
+            |address: &IpAddr| link.is_some_and(|link| link["addr_info"].to_string().contains(&address.to_string()));
+        Ok(addresses.iter().all(there))
+    };
+    story.until("the node has all of it again", whole).await?;
+    let took = began.elapsed();
+    println!("repaired {took:?} after `ip {command}`");
+    assert!(took < SOON, "{command}: {took:?}");
+    Ok(())
+}
+
+// Each node is hurt once in a story: what is deleted again and again comes back ever later.
+
+#[tokio::test]
+async fn i06_addresses_come_back() -> Result<()> {
+    let story = Story::begin().await?;
+    story.group("remote", groups::remote(["/32", "/128"])).await?;
+    let addresses = story.service("web", "remote", json!({})).await?;
+    story.everywhere(addresses[0], 32).await?;
+    story.everywhere(addresses[1], 128).await?;
+    repaired(&story, "node-a", &format!("addr del {}/32 dev kube-lb0", addresses[0]), &addresses).await?;
+    repaired(&story, "node-b", &format!("addr del {}/128 dev kube-lb0", addresses[1]), &addresses).await?;
+    repaired(&story, "node-c", "addr flush dev kube-lb0", &addresses).await?;
+    story.everywhere(addresses[0], 32).await?;
+    story.everywhere(addresses[1], 128).await?;
+    story.close().await
+}
+
+#[tokio::test]
+async fn i06_the_interface_comes_back() -> Result<()> {
+    let story = Story::begin().await?;
+    story.group("remotedual", groups::remotedual()).await?;
+    let addresses = story.service("web", "remotedual", json!({})).await?;
+    story.everywhere(addresses[0], 32).await?;
+    story.everywhere(addresses[1], 128).await?;
+    repaired(&story, "node-a", "link set kube-lb0 down", &addresses).await?;
+    repaired(&story, "node-b", "link del kube-lb0", &addresses).await?;
+    story.everywhere(addresses[0], 32).await?;
+    story.everywhere(addresses[1], 128).await?;
+    story.close().await
+}
+
+#[tokio::test]
+async fn i06_a_local_address_comes_back() -> Result<()> {
+    let story = Story::begin().await?;
+    story.group("local", groups::local()).await?;
+    for address in story.service("web", "local", json!({})).await? {
+        let owner = ranking(address)[0];
+        story.held(address, &[(owner, "eth0", length(address))]).await?;
+        story.site().node(owner)?.namespace.batch(&format!("addr del {address}/{} dev eth0\n", length(address)))?;
+        let took = story.held(address, &[(owner, "eth0", length(address))]).await?;
+        println!("{address} was back after {took:?}");
+        assert!(took < SOON, "{took:?}");
+    }
+    story.close().await
+}
+
+#[tokio::test]
+async fn whoever_keeps_deleting_is_told_of_and_does_not_keep_us_busy() -> Result<()> {
+    let story = Story::begin().await?;
+    story.group("remote", groups::remote(["/32", "/128"])).await?;
+    let address = story.service("web", "remote", json!({})).await?[0];
+    story.everywhere(address, 32).await?;
+    let node = story.site().node("node-b")?;
+    let (mut deleted, began) = (0, Instant::now());
+    while began.elapsed() < Duration::from_secs(3) {
+        if node.on("kube-lb0")?.contains(&format!("{address}/32")) {
+            node.namespace.batch(&format!("addr del {address}/32 dev kube-lb0\n"))?;
+            deleted += 1;
+        }
+    }
+    println!("in 3 s it was put back {deleted} times");
+    assert!(deleted < 60, "no back-off: it was put back {deleted} times in 3 s");
+    story.event("web", "KeepsDisappearing", &address.to_string()).await?;
+    story.everywhere(address, 32).await?;
+    story.close().await
+}

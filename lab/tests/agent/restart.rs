@@ -1,0 +1,171 @@
+//! An agent that ends and comes back: its virtual addresses never leave.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use purelb_lab::net::Report;
+use serde_json::{Value, json};
+
+use crate::groups;
+use crate::site::{HOME, NODES};
+use crate::story::Story;
+
+/// The counted promise: enough packets, and every one of them answered.
+fn nothing_lost(report: &Report) {
+    assert!(report.rate() >= 1000.0, "too few packets to tell: {report:?}");
+    assert_eq!(report.lost(), 0, "{report:?}");
+}
+
+#[tokio::test]
+async fn i04_a_killed_agent_comes_back_without_a_lost_packet() -> Result<()> {
+    let mut story = Story::begin().await?;
+    story.group("remotedual", groups::remotedual()).await?;
+    let address = story.service("web", "remotedual", json!({})).await?[0];
+    story.everywhere(address, 32).await?;
+    let _servers = story.serve(address)?;
+    story.route("172.32.100.0/24", "node-a")?;
+    let probe = story.ask(address)?;
+    story.until("it answers", async |_| Ok(probe.answers() > 100)).await?;
+    story.site_mut().node_mut("node-a")?.take()?.kill();
+    story.site_mut().start("node-a")?;
+    story.members(&NODES).await?;
+    let before = probe.answers();
+    story.until("it still answers", async |_| Ok(probe.answers() > before + 1000)).await?;
+    let report = probe.finish()?;
+    println!("kill -9 and restart: {} packets at {:.0}/s, {} lost", report.sent, report.rate(), report.lost());
+    nothing_lost(&report);
+    story.everywhere(address, 32).await?;
+    story.close().await
+}
+
+#[tokio::test]
+async fn a_replaced_agent_keeps_its_virtual_addresses_for_its_successor() -> Result<()> {
+    let mut story = Story::begin().await?;
+    story.group("remotedual", groups::remotedual()).await?;
+    let addresses = story.service("web", "remotedual", json!({})).await?;
+    story.everywhere(addresses[0], 32).await?;
+    story.everywhere(addresses[1], 128).await?;
+    let _servers = story.serve(addresses[0])?;
+    story.route("172.32.100.0/24", "node-a")?;
+    let probe = story.ask(addresses[0])?;
+    story.until("it answers", async |_| Ok(probe.answers() > 100)).await?;
+    let took = story.site_mut().node_mut("node-a")?.take()?.stop().await?;
+    assert!(took < Duration::from_secs(1), "it took {took:?} to stop");
+    assert_eq!(story.lease("node-a").await?, Value::Null);
+    let left = |story: &Story| -> Result<Vec<Option<u64>>> {
+        let node = story.site().node("node-a")?;
+        let on_link = node.shown()?.into_iter().filter(|shown| addresses.contains(&shown.address));
+        Ok(on_link.map(|shown| shown.valid_for()).collect())
+    };
+    assert!(left(&story)?.iter().all(|left| left.is_some_and(|left| (50..=70).contains(&left))), "{:?}", left(&story)?);
+    story.site_mut().start("node-a")?;
+    story.until("they are permanent again", async |story| Ok(left(story)? == [None, None])).await?;
+    let before = probe.answers();
+    story.until("it still answers", async |_| Ok(probe.answers() > before + 1000)).await?;
+    let report = probe.finish()?;
+    println!("SIGTERM and restart: {} packets at {:.0}/s, {} lost", report.sent, report.rate(), report.lost());
+    nothing_lost(&report);
+    story.close().await
+}
+
+#[tokio::test]
+async fn an_agent_that_is_uninstalled_takes_everything_along() -> Result<()> {
+    let mut story = Story::begin().await?;
+    story.group("remotedual", groups::remotedual()).await?;
+    story.group("local", groups::local()).await?;
+    let mut all = story.service("far", "remotedual", json!({})).await?;
+    story.everywhere(all[0], 32).await?;
+    all.extend(story.service("near", "local", json!({})).await?);
+    let path = format!("/apis/apps/v1/namespaces/{HOME}/daemonsets");
+    let mut set = story.ground.get(&format!("{path}/lbnodeagent")).await?;
+    story.ground.delete(&format!("{path}/lbnodeagent")).await?;
+    for name in NODES {
+        story.site_mut().node_mut(name)?.take()?.stop().await?;
+    }
+    for address in all {
+        assert_eq!(story.holders(address)?, []);
+    }
+    for node in &story.site().nodes {
+        let links = node.namespace.ip(&["-j", "link"])?;
+        assert!(!links.as_array().context("links")?.iter().any(|link| link["ifname"] == "kube-lb0"), "{links}");
+    }
+    set["metadata"] = json!({"name": "lbnodeagent"});
+    story.ground.create(&path, &set).await?;
+    story.close().await
+}
+
+#[tokio::test]
+async fn i05_a_service_deleted_meanwhile_is_flushed_after_the_restart() -> Result<()> {
+    let mut story = Story::begin().await?;
+    story.group("remote", groups::remote(["default", "default"])).await?;
+    let stale = story.service("stale", "remote", json!({})).await?;
+    let kept = story.service("kept", "remote", json!({})).await?;
+    for address in stale.iter().chain(&kept) {
+        story.everywhere(*address, if address.is_ipv4() { 24 } else { 64 }).await?;
+    }
+    story.site_mut().node_mut("node-b")?.take()?.kill();
+    story.delete("stale").await?;
+    story.held(stale[0], &[("node-b", "kube-lb0", 24)]).await?;
+    story.site_mut().start("node-b")?;
+    for address in &stale {
+        story.held(*address, &[]).await?;
+    }
+    for address in kept {
+        story.everywhere(address, if address.is_ipv4() { 24 } else { 64 }).await?;
+    }
+    story.close().await
+}
+
+#[tokio::test]
+async fn an_agent_that_finds_no_api_server_keeps_what_is_there() -> Result<()> {
+    let mut story = Story::begin().await?;
+    story.group("remote", groups::remote(["/32", "/128"])).await?;
+    let addresses = story.service("web", "remote", json!({})).await?;
+    story.everywhere(addresses[0], 32).await?;
+    story.everywhere(addresses[1], 128).await?;
+    story.site_mut().node_mut("node-c")?.take()?.stop().await?;
+    story
+        .site()
+        .node("node-c")?
+        .namespace
+        .batch("route add unreachable 192.168.7.2/32\naddr add 10.99.0.1/32 dev kube-lb0\n")?;
+    story.site_mut().start("node-c")?;
+    let node = story.site().node("node-c")?;
+    let permanent = async |_: &Story| {
+        let shown = node.shown()?;
+        Ok(addresses
+            .iter()
+            .all(|address| shown.iter().any(|shown| shown.address == *address && shown.valid_for().is_none())))
+    };
+    story.until("they are permanent again", permanent).await?;
+    assert_eq!(node.on("kube-lb0")?.len(), 3, "{:?}", node.on("kube-lb0")?);
+    node.namespace.batch("route del unreachable 192.168.7.2/32\naddr del 10.99.0.1/32 dev kube-lb0\n")?;
+    story.members(&NODES).await?;
+    story.everywhere(addresses[0], 32).await?;
+    story.close().await
+}
+
+#[tokio::test]
+async fn cleanup_removes_what_we_added_and_nothing_else() -> Result<()> {
+    let mut story = Story::begin().await?;
+    story.group("remote", groups::remote(["/32", "/128"])).await?;
+    story.group("local", groups::local()).await?;
+    let far = story.service("far", "remote", json!({})).await?;
+    story.everywhere(far[0], 32).await?;
+    story.service("near", "local", json!({})).await?;
+    story.until("somebody has it", async |story| Ok(!story.holders("192.168.7.100".parse()?)?.is_empty())).await?;
+    for name in NODES {
+        story.site_mut().node_mut(name)?.take()?.kill();
+        let node = story.site().node(name)?;
+        node.namespace.batch("addr add 192.168.7.200/24 dev eth0\n")?;
+        let program = purelb_lab::daemon::program()?;
+        let done = node.namespace.command("env").arg(program).args(["agent", "--cleanup"]).output()?;
+        assert!(done.status.success(), "{done:?}");
+        let own = [format!("{}/24", node.v4), format!("{}/64", node.v6), "192.168.7.200/24".to_owned()];
+        assert_eq!(node.on("eth0")?, own.into());
+        let links = node.namespace.ip(&["-j", "link"])?;
+        assert!(!links.as_array().context("links")?.iter().any(|link| link["ifname"] == "kube-lb0"), "{links}");
+        node.namespace.batch("addr del 192.168.7.200/24 dev eth0\n")?;
+    }
+    story.close().await
+}
