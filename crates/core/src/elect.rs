@@ -3,6 +3,7 @@
 //! It is rendezvous hashing, byte for byte as PureLB has always done it, so that agents of different releases agree: a
 //! node that leaves moves only the addresses it held, and one that joins takes only those it wins.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -89,18 +90,20 @@ impl Elections {
     /// Elects for an address from now on, with other preferences if they changed; says whether the winner is another.
     pub fn watch(&mut self, addr: IpAddr, prefer: Option<BTreeSet<String>>, members: &Members) -> bool {
         let addr = addr.to_canonical();
-        let known = self.by_addr.get(&addr);
-        if known.is_some_and(|known| known.prefer == prefer) {
+        let entry = self.by_addr.entry(addr);
+        if matches!(&entry, Entry::Occupied(known) if known.get().prefer == prefer) {
             return false;
         }
         let winner = elect(addr, members.candidates(addr), prefer.as_ref()).map(Winner::from);
-        if known.is_none() {
-            self.by_addr.insert(addr, Election { winner: None, prefer: None });
-        }
-        if let Some(election) = self.by_addr.get_mut(&addr) {
-            election.prefer = prefer;
-        }
-        self.install(addr, winner)
+        let node = winner.as_ref().map(|winner| winner.node.clone());
+        let before = match entry {
+            Entry::Vacant(free) => {
+                free.insert(Election { winner, prefer });
+                None
+            }
+            Entry::Occupied(mut known) => known.insert(Election { winner, prefer }).winner,
+        };
+        self.count(addr, before.map(|before| before.node), node)
     }
 
     /// Elects for an address no longer.
@@ -127,6 +130,11 @@ impl Elections {
     /// Who holds an address.
     pub fn winner(&self, addr: IpAddr) -> Option<&str> {
         self.elected(addr).map(|winner| &*winner.node)
+    }
+
+    /// The same, for those who keep the name.
+    pub(crate) fn winning(&self, addr: IpAddr) -> Option<&Arc<str>> {
+        self.elected(addr).map(|winner| &winner.node)
     }
 
     /// Whether nodes were preferred for an address and none of them can serve it.
@@ -180,6 +188,11 @@ impl Elections {
         let Some(election) = self.by_addr.get_mut(&addr) else { return false };
         let node = winner.as_ref().map(|winner| winner.node.clone());
         let before = std::mem::replace(&mut election.winner, winner).map(|winner| winner.node);
+        self.count(addr, before, node)
+    }
+
+    /// Enters in the counts of both nodes that an address went from one to the other, and says whether it did.
+    fn count(&mut self, addr: IpAddr, before: Option<Arc<str>>, node: Option<Arc<str>>) -> bool {
         if before == node {
             return false;
         }

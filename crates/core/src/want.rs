@@ -212,8 +212,9 @@ pub struct State {
     config: Option<Arc<AgentConfig>>,
     choice: Option<LinkChoice>,
     groups: Origins,
-    services: BTreeMap<ServiceKey, AgentService>,
-    by_addr: BTreeMap<IpAddr, Vec<ServiceKey>>,
+    services: BTreeMap<ServiceKey, Arc<AgentService>>,
+    /// The same Services by address, in order of their keys.
+    by_addr: BTreeMap<IpAddr, Arc<[Arc<AgentService>]>>,
     endpoints: BTreeMap<ServiceKey, BTreeSet<String>>,
     /// As told from outside.
     told_guarded: BTreeMap<IpAddr, Guard>,
@@ -343,12 +344,12 @@ impl State {
 
     /// The Services that have an address.
     pub fn services_of(&self, addr: IpAddr) -> impl Iterator<Item = &ServiceKey> {
-        self.by_addr.get(&addr).into_iter().flatten()
+        self.holders(addr).iter().map(|service| &service.key)
     }
 
     /// A Service, as it was last told.
     pub fn service(&self, key: &str) -> Option<&AgentService> {
-        self.services.get(key)
+        self.services.get(key).map(|service| &**service)
     }
 
     /// The interface on which the kernel shows an address as it should be.

@@ -56,23 +56,24 @@ impl State {
         if !service.ours {
             return self.drop_service(&service.key);
         }
-        let key = service.key.clone();
-        let before = self.services.get(&key);
-        let addrs = service.addrs.clone();
-        let touched: BTreeSet<IpAddr> = match before {
-            // Who announces an address matters only to those who wait for it.
-            Some(before) if is_same_wish(before, &service) => {
-                addrs.iter().copied().filter(|addr| self.work.waiting.contains(addr)).collect()
-            }
-            Some(before) => before.addrs.iter().chain(&addrs).copied().collect(),
-            None => addrs.iter().copied().collect(),
-        };
+        let service = Arc::new(service);
+        let before = self.services.insert(service.key.clone(), service.clone());
+        let before = before.as_deref();
         // It may say which addresses on the NICs are ours.
         self.around.stale |= before.is_none_or(|before| before.announcing != service.announcing)
-            && addrs.iter().any(|addr| self.sight.by_addr.contains_key(addr));
-        self.services.insert(key.clone(), service);
-        for addr in touched {
-            self.enlist(addr, &key, addrs.contains(&addr));
+            && service.addrs.iter().any(|addr| self.sight.by_addr.contains_key(addr));
+        let same = before.is_some_and(|before| is_same_wish(before, &service));
+        let lost = before.iter().flat_map(|before| &before.addrs).filter(|addr| !service.addrs.contains(addr));
+        for addr in lost {
+            self.enlist(*addr, &service.key, None);
+            self.work.unwished.insert(*addr);
+        }
+        for addr in &service.addrs {
+            self.enlist(*addr, &service.key, Some(&service));
+            // Who announces an address matters only to those who wait for it.
+            if !same || self.work.waiting.contains(addr) {
+                self.work.unwished.insert(*addr);
+            }
         }
     }
 
@@ -80,25 +81,25 @@ impl State {
     pub fn drop_service(&mut self, key: &str) {
         self.policies.remove(key);
         if let Some(service) = self.services.remove(key) {
-            for addr in service.addrs {
-                self.enlist(addr, &service.key, false);
+            for addr in &service.addrs {
+                self.enlist(*addr, key, None);
+                self.work.unwished.insert(*addr);
             }
         }
     }
 
-    /// Enters whether a Service has an address, and has its wish looked at.
-    fn enlist(&mut self, addr: IpAddr, key: &ServiceKey, has: bool) {
+    /// Enters the Service of this key that has an address, or that it has it no longer.
+    fn enlist(&mut self, addr: IpAddr, key: &str, service: Option<&Arc<AgentService>>) {
         // While its Service still explains it, what is ours is remembered.
         self.remember(addr);
-        let keys = self.by_addr.entry(addr).or_default();
-        keys.retain(|there| there != key);
-        if has {
-            keys.push(key.clone());
-            keys.sort();
-        } else if keys.is_empty() {
+        let others = self.holders(addr).iter().filter(|there| *there.key != *key);
+        let mut holders: Vec<_> = others.chain(service).cloned().collect();
+        holders.sort_by(|a, b| a.key.cmp(&b.key));
+        if holders.is_empty() {
             self.by_addr.remove(&addr);
+        } else {
+            self.by_addr.insert(addr, holders.into());
         }
-        self.work.unwished.insert(addr);
     }
 
     /// The nodes on which a Service has ready endpoints.

@@ -1,6 +1,7 @@
 //! What is on its way to the kernel, what it refused, and what somebody keeps undoing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -22,16 +23,22 @@ const MOST_REFRESHES: u32 = 10;
 /// What was asked of the kernel and how it went.
 #[derive(Default)]
 pub(super) struct Repairs {
-    /// How many steps of each address are on their way.
-    in_flight: BTreeMap<IpAddr, usize>,
+    sent: BTreeMap<IpAddr, Sent>,
     dropping: Vec<(u32, IpAddr, u8)>,
     links_in_flight: usize,
-    /// Addresses that this process put somewhere.
-    put: BTreeSet<IpAddr>,
     /// How often an address was refreshed since a moment.
     refreshes: BTreeMap<IpAddr, (Moment, u32)>,
     troubles: BTreeMap<IpAddr, Trouble>,
     link_trouble: Option<Trouble>,
+}
+
+/// What was done to an address; an entry with nothing in it is removed.
+#[derive(Default)]
+struct Sent {
+    /// How many of its steps are on their way.
+    in_flight: u32,
+    /// This process put it somewhere.
+    put: bool,
 }
 
 /// Something that does not stay as it should.
@@ -67,13 +74,12 @@ impl Repairs {
     pub fn sent(&mut self, step: &Step) {
         match step {
             Step::PutAddr { addr, refresh, .. } => {
-                *self.in_flight.entry(*addr).or_default() += 1;
-                if !refresh {
-                    self.put.insert(*addr);
-                }
+                let sent = self.sent.entry(*addr).or_default();
+                sent.in_flight += 1;
+                sent.put |= !refresh;
             }
             Step::DropAddr { link, addr, prefix, .. } => {
-                *self.in_flight.entry(*addr).or_default() += 1;
+                self.sent.entry(*addr).or_default().in_flight += 1;
                 self.dropping.push((*link, *addr, *prefix));
             }
             Step::MakeLink { .. } | Step::SetUp { .. } | Step::DropLink { .. } => self.links_in_flight += 1,
@@ -83,9 +89,9 @@ impl Repairs {
     /// Takes a step out that the kernel has answered.
     pub fn answered(&mut self, step: &Step) {
         match step {
-            Step::PutAddr { addr, .. } => self.landed(*addr),
+            Step::PutAddr { addr, .. } => self.note(*addr, |sent| sent.in_flight = sent.in_flight.saturating_sub(1)),
             Step::DropAddr { link, addr, prefix, .. } => {
-                self.landed(*addr);
+                self.note(*addr, |sent| sent.in_flight = sent.in_flight.saturating_sub(1));
                 if let Some(at) = self.dropping.iter().position(|there| *there == (*link, *addr, *prefix)) {
                     self.dropping.swap_remove(at);
                 }
@@ -96,17 +102,18 @@ impl Repairs {
         }
     }
 
-    fn landed(&mut self, addr: IpAddr) {
-        if let Some(count) = self.in_flight.get_mut(&addr) {
-            *count -= 1;
-            if *count == 0 {
-                self.in_flight.remove(&addr);
+    /// Changes what is known of an address, if anything is.
+    fn note(&mut self, addr: IpAddr, change: impl FnOnce(&mut Sent)) {
+        if let Entry::Occupied(mut sent) = self.sent.entry(addr) {
+            change(sent.get_mut());
+            if sent.get().in_flight == 0 && !sent.get().put {
+                sent.remove();
             }
         }
     }
 
     pub fn is_in_flight(&self, addr: IpAddr) -> bool {
-        self.in_flight.contains_key(&addr)
+        self.sent.get(&addr).is_some_and(|sent| sent.in_flight > 0)
     }
 
     /// Whether we are about to take an address off, or one whose going takes it along.
@@ -118,19 +125,19 @@ impl Repairs {
 
     /// Whether this process put an address where it is.
     pub fn has_put(&self, addr: IpAddr) -> bool {
-        self.put.contains(&addr)
+        self.sent.get(&addr).is_some_and(|sent| sent.put)
     }
 
     /// The address is nowhere any more.
     pub fn forget_put(&mut self, addr: IpAddr) {
         self.refreshes.remove(&addr);
-        self.put.remove(&addr);
+        self.note(addr, |sent| sent.put = false);
     }
 
     /// Until when an address is to be left alone.
-    pub fn paused(&self, addr: IpAddr, wanted: bool, now: Moment) -> Option<Moment> {
+    pub fn paused(&self, addr: IpAddr, wanted: impl Fn() -> bool, now: Moment) -> Option<Moment> {
         let trouble = self.troubles.get(&addr)?;
-        (trouble.until > now && (wanted || trouble.on_drop)).then_some(trouble.until)
+        (trouble.until > now && (trouble.on_drop || wanted())).then_some(trouble.until)
     }
 
     /// Whether interfaces are to be left alone for now.

@@ -90,8 +90,7 @@ impl State {
         if on.is_virtual() && self.is_virtual_name(&on.name) {
             return self.by_addr.contains_key(&addr) || self.groups.explain(addr);
         }
-        let services = self.services_of(addr).filter_map(|key| self.services.get(key));
-        services.into_iter().any(|service| says_announcing(service, &self.me, &on.name, addr))
+        self.holders(addr).iter().any(|service| says_announcing(service, &self.me, &on.name, addr))
     }
 
     /// Whether a name is or was the one of our virtual interface.

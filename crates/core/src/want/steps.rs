@@ -12,14 +12,22 @@ use crate::want::{Change, State, Taken, Telling};
 impl State {
     /// Has an address compared with the kernel; what must go comes first, what goes on a NIC second.
     pub(super) fn mark_unplanned(&mut self, addr: IpAddr) {
-        let virtual_link = self.desired.virtual_link.as_ref();
-        let class = match self.desired.addrs.get(&addr) {
+        self.mark_unplanned_for(addr, self.turn(self.desired.addrs.get(&addr)));
+    }
+
+    /// When an address with this wish has its turn.
+    pub(super) fn turn(&self, wanted: Option<&WantedAddr>) -> usize {
+        match wanted {
             None => 0,
-            Some(wanted) if Some(&wanted.link) != virtual_link => 1,
+            Some(wanted) if Some(&wanted.link) != self.desired.virtual_link.as_ref() => 1,
             Some(_) => 2,
-        };
+        }
+    }
+
+    /// Has an address whose turn is known compared with the kernel.
+    pub(super) fn mark_unplanned_for(&mut self, addr: IpAddr, turn: usize) {
         for (other, set) in self.work.unplanned.iter_mut().enumerate() {
-            if other == class {
+            if other == turn {
                 set.insert(addr);
             } else {
                 set.remove(&addr);
@@ -89,7 +97,7 @@ impl State {
                 break;
             }
             planned.push(*addr);
-            match self.repairs.paused(*addr, self.desired.addrs.contains_key(addr), now) {
+            match self.repairs.paused(*addr, || self.desired.addrs.contains_key(addr), now) {
                 Some(until) => paused.push((until, *addr)),
                 None => planner.addr(*addr, self.sight.shown(*addr)),
             }

@@ -19,6 +19,16 @@ const SHORTEST_LIFETIME: u32 = 60;
 /// A removed entry makes news; this is only how often a forgotten one is looked at.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(1);
 
+/// An address to decide about, and what it is decided by.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    addr: IpAddr,
+    /// The Services that have it.
+    holders: &'a [Arc<AgentService>],
+    config: &'a AgentConfig,
+    now: Moment,
+}
+
 impl State {
     /// Brings the wishes up to date; tells when to ask again although nothing happened.
     pub fn want(&mut self, now: Moment) -> Option<Moment> {
@@ -98,7 +108,8 @@ impl State {
         self.remember(addr);
         self.work.mine.remove(&addr);
         self.work.waiting.remove(&addr);
-        let judged = self.by_addr.contains_key(&addr).then(|| self.judge(addr, now));
+        let holders = self.by_addr.get(&addr).cloned();
+        let judged = holders.as_deref().map(|holders| self.judge(addr, holders, now));
         if !self.work.mine.contains(&addr) {
             self.work.holding.remove(&addr);
         }
@@ -110,6 +121,7 @@ impl State {
                 self.verdicts.remove(&addr);
             }
         }
+        self.mark_unplanned_for(addr, self.turn(wanted.as_ref()));
         match wanted {
             Some(wanted) => drop(self.desired.addrs.insert(addr, wanted)),
             None => {
@@ -117,29 +129,29 @@ impl State {
                 self.work.ends.remove(&addr);
             }
         }
-        self.mark_unplanned(addr);
         self.work.unsettled.insert(addr);
-        self.look_at_policies(addr);
+        self.look_at_policies(holders.as_deref().unwrap_or_default());
     }
 
     /// Decides about an address that Services have.
-    fn judge(&mut self, addr: IpAddr, now: Moment) -> (Verdict, Option<WantedAddr>) {
+    fn judge(&mut self, addr: IpAddr, holders: &[Arc<AgentService>], now: Moment) -> (Verdict, Option<WantedAddr>) {
         let Some(config) = self.config.clone() else { return (Verdict::NoConfig, None) };
-        let spot = self.spot(addr);
+        let case = Case { addr, holders, config: &config, now };
+        let spot = self.spot(addr, holders);
         if !matches!(spot, Spot::Local { .. }) {
             self.elections.forget(addr);
         }
         match (spot, self.leaving) {
             (Spot::Nowhere(reason), _) => (Verdict::Nowhere(reason), None),
             (Spot::Local { .. }, Some(_)) | (Spot::Virtual { .. }, Some(Leaving::Go)) => (Verdict::Leaving, None),
-            (Spot::Virtual { prefix }, _) => self.judge_virtual(addr, prefix, &config, now),
-            (Spot::Local { link, prefix }, None) => self.judge_local(addr, link, prefix, &config, now),
+            (Spot::Virtual { prefix }, _) => self.judge_virtual(case, prefix),
+            (Spot::Local { link, prefix }, None) => self.judge_local(case, link, prefix),
         }
     }
 
-    fn spot(&self, addr: IpAddr) -> Spot {
-        let origins = self
-            .holders(addr)
+    fn spot(&self, addr: IpAddr, holders: &[Arc<AgentService>]) -> Spot {
+        let origins = holders
+            .iter()
             .map(|service| self.groups.of(addr, service.from.as_deref(), service.pool_type.as_deref()));
         // Of Services that share the address one may know more than another.
         let origin = origins.min_by_key(|origin| matches!(origin, Origin::Orphan { .. }));
@@ -151,20 +163,16 @@ impl State {
         place(addr, origin, shown, &Surroundings { serving, guarded, node_subnets })
     }
 
-    fn holders(&self, addr: IpAddr) -> impl Iterator<Item = &AgentService> {
-        self.services_of(addr).filter_map(|key| self.services.get(key))
+    /// The Services that have an address.
+    pub(super) fn holders(&self, addr: IpAddr) -> &[Arc<AgentService>] {
+        self.by_addr.get(&addr).map_or(&[], |holders| holders)
     }
 
-    fn judge_virtual(
-        &mut self,
-        addr: IpAddr,
-        prefix: u8,
-        config: &AgentConfig,
-        now: Moment,
-    ) -> (Verdict, Option<WantedAddr>) {
+    fn judge_virtual(&mut self, case: Case<'_>, prefix: u8) -> (Verdict, Option<WantedAddr>) {
+        let Case { addr, holders, config, now } = case;
         let has_endpoint =
             |service: &AgentService| self.endpoints.get(&service.key).is_some_and(|nodes| nodes.contains(&*self.me));
-        if !self.holders(addr).any(|service| !service.policy_local || has_endpoint(service)) {
+        if !holders.iter().any(|service| !service.policy_local || has_endpoint(service)) {
             return (Verdict::NoEndpoints, None);
         }
         let Some(link) = self.desired.virtual_link.clone() else { return (Verdict::NoConfig, None) };
@@ -189,27 +197,21 @@ impl State {
         Lifetime::Until { valid, preferred: valid }
     }
 
-    fn judge_local(
-        &mut self,
-        addr: IpAddr,
-        link: u32,
-        prefix: u8,
-        config: &AgentConfig,
-        now: Moment,
-    ) -> (Verdict, Option<WantedAddr>) {
-        let prefer = self.holders(addr).find(|service| service.affinity && !service.shared);
+    fn judge_local(&mut self, case: Case<'_>, link: u32, prefix: u8) -> (Verdict, Option<WantedAddr>) {
+        let Case { addr, holders, config, now } = case;
+        let prefer = holders.iter().find(|service| service.affinity && !service.shared);
         let prefer = prefer.map(|service| self.endpoints.get(&service.key).cloned().unwrap_or_default());
         self.elections.watch(addr, prefer.filter(|nodes| !nodes.is_empty()), &self.members);
-        match self.elections.winner(addr) {
+        match self.elections.winning(addr) {
             None => return (Verdict::NoWinner, None),
-            Some(node) if *node != *self.me => return (Verdict::Elsewhere { node: node.into() }, None),
+            Some(node) if *node != self.me => return (Verdict::Elsewhere { node: node.clone() }, None),
             Some(_) => self.work.mine.insert(addr),
         };
         let Some(name) = self.sight.link(link).map(|link| Arc::<str>::from(link.name.as_str())) else {
             return (Verdict::NoWinner, None);
         };
         let adopted = self.adopted(addr, link, prefix);
-        let allowed = self.allowed(addr, adopted, config, now);
+        let allowed = self.allowed(case, adopted);
         let lifetime = match (&allowed, adopted) {
             (Ok(fence), _) => self.nic_lifetime(addr, *fence, config),
             // A predecessor left it with a lifetime: it neither grows nor ends before time.
@@ -219,7 +221,7 @@ impl State {
         if let (Err(_), Some(until)) = (&allowed, adopted) {
             self.work.alarms.insert((self.keep_until(until), addr));
         }
-        let no_dad = addr.is_ipv6() && self.holders(addr).any(|service| service.skip_ipv6_dad);
+        let no_dad = addr.is_ipv6() && holders.iter().any(|service| service.skip_ipv6_dad);
         let no_prefix_route = config.on_nic.no_prefix_route.unwrap_or(true);
         let tell = Some(config.garp.clone().unwrap_or(DEFAULT_GARP)).filter(|garp| garp.enabled);
         let verdict = allowed.err().map_or_else(|| Verdict::Local { link: name.clone() }, not_yet);
@@ -241,20 +243,15 @@ impl State {
     }
 
     /// Until when this node may hold an address it is elected for; if not at all, when it may take it.
-    fn allowed(
-        &mut self,
-        addr: IpAddr,
-        adopted: Option<Moment>,
-        config: &AgentConfig,
-        now: Moment,
-    ) -> Result<Moment, Option<Moment>> {
+    fn allowed(&mut self, case: Case<'_>, adopted: Option<Moment>) -> Result<Moment, Option<Moment>> {
+        let Case { addr, holders, config, now } = case;
         let fence = self.lease.fence.ok_or(None)?;
         // A lifetime up to a predecessor's fence says that nobody can have taken it since: holding goes on.
         let unbroken = config.on_nic.valid_lifetime.is_none()
             && adopted.is_some_and(|until| now < until && until <= now + self.lease.hold);
         if !unbroken && !self.work.holding.contains(&addr) {
             let free = self.members.may_take(addr, now);
-            let free = if self.is_claimed(addr) { Err(free.err().unwrap_or(now + CLAIM_PATIENCE)) } else { free };
+            let free = if self.is_claimed(addr, holders) { Err(free.err().unwrap_or(now + CLAIM_PATIENCE)) } else { free };
             free.map_err(|until| {
                 self.work.waiting.insert(addr);
                 self.work.alarms.insert((until, addr));
@@ -269,8 +266,8 @@ impl State {
     ///
     /// Leases do not say who is preferred, so that a node which has not heard of the endpoints' move may still hold it. It
     /// removes its entry when it has let go. Agents of other programs leave theirs and are not waited for.
-    fn is_claimed(&self, addr: IpAddr) -> bool {
-        let following = self.holders(addr).filter(|service| service.affinity && !service.shared);
+    fn is_claimed(&self, addr: IpAddr, holders: &[Arc<AgentService>]) -> bool {
+        let following = holders.iter().filter(|service| service.affinity && !service.shared);
         following.flat_map(|service| service.announcing.iter().flatten()).any(|text| {
             let slots = Slots::parse(text);
             let other = slots.announcer(addr).filter(|slot| *slot.node != *self.me);
@@ -322,20 +319,16 @@ impl State {
         }
     }
 
-    /// Says what to do about the traffic policies of the Services that have an address, where that changed.
-    fn look_at_policies(&mut self, addr: IpAddr) {
-        if self.policies.is_empty() && !self.holders(addr).any(|service| service.policy_local) {
-            return;
-        }
-        let services: Vec<_> =
-            self.holders(addr).map(|service| (service.key.clone(), self.policy_wish(service))).collect();
-        for (service, say) in services {
+    /// Says what to do about the traffic policies of these Services, where that changed.
+    fn look_at_policies(&mut self, holders: &[Arc<AgentService>]) {
+        for service in holders {
+            let say = self.policy_wish(service);
             let before = match say {
-                Some(say) => self.policies.insert(service.clone(), say),
-                None => self.policies.remove(&service),
+                Some(say) => self.policies.insert(service.key.clone(), say),
+                None => self.policies.remove(&service.key),
             };
             if before != say {
-                self.changes.push(Change::Policy { service, say });
+                self.changes.push(Change::Policy { service: service.key.clone(), say });
             }
         }
     }

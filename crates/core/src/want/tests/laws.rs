@@ -171,7 +171,7 @@ fn sorted(steps: &[Step]) -> Vec<String> {
 fn is_paused(node: &Node, step: &Step) -> bool {
     match step {
         Step::PutAddr { addr, .. } | Step::DropAddr { addr, .. } => {
-            node.state.repairs.paused(*addr, true, node.now).is_some()
+            node.state.repairs.paused(*addr, || true, node.now).is_some()
         }
         _ => false,
     }
