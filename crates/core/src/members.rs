@@ -158,6 +158,12 @@ impl Members {
     pub fn hear_all(&mut self, leases: Vec<LeaseView>, now: Moment) -> Vec<MemberChange> {
         let listed: BTreeSet<_> = leases.iter().map(|lease| lease.node.as_str()).collect();
         let gone: Vec<_> = self.all.keys().filter(|node| !listed.contains(&***node)).cloned().collect();
+        for node in &gone {
+            // The watch may have missed renewals, up to just before this list.
+            if let Some(member) = self.all.get_mut(node).filter(|member| member.live) {
+                member.seen = now;
+            }
+        }
         let mut changes: Vec<_> = gone.iter().flat_map(|node| self.gone(node)).collect();
         let (own, others): (Vec<_>, Vec<_>) = leases.into_iter().partition(|lease| *lease.node == *self.me);
         own.iter().for_each(|lease| self.remember_former(lease));

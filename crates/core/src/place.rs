@@ -81,15 +81,15 @@ pub struct Surroundings<'a> {
     pub node_subnets: &'a BTreeSet<IpNet>,
 }
 
-/// Decides where an address goes. `shown` is the prefix length it has on the virtual interface now, if it is there.
-pub fn place(addr: IpAddr, origin: Origin<'_>, shown: Option<u8>, around: &Surroundings<'_>) -> Spot {
+/// Decides where an address goes. `before` is the prefix length it has on the virtual interface, for an orphan to keep.
+pub fn place(addr: IpAddr, origin: Origin<'_>, before: Option<u8>, around: &Surroundings<'_>) -> Spot {
     if let Some(guard) = around.guarded.get(&addr) {
         return Spot::Nowhere(Reason::AddressReserved { addr, what: guard.to_string() });
     }
     if let Some((link, prefix)) = around.serving.spot(addr) {
         return on_nic(addr, link, prefix);
     }
-    match virtual_prefix(addr, origin, shown) {
+    match virtual_prefix(addr, origin, before) {
         Ok(prefix) => captured(addr, prefix, around).map_or(Spot::Virtual { prefix }, Spot::Nowhere),
         Err(reason) => Spot::Nowhere(reason),
     }
@@ -115,7 +115,7 @@ fn is_edge(addr: IpAddr, net: IpNet) -> bool {
 }
 
 /// The prefix length on the virtual interface, or why the address does not belong there.
-fn virtual_prefix(addr: IpAddr, origin: Origin<'_>, shown: Option<u8>) -> Result<u8, Reason> {
+fn virtual_prefix(addr: IpAddr, origin: Origin<'_>, before: Option<u8>) -> Result<u8, Reason> {
     let host = Family::of(addr).max_prefix();
     let not_here = |group: &Group| Reason::NoLocalSubnet { addr, group: group.name.clone() };
     match origin {
@@ -125,7 +125,7 @@ fn virtual_prefix(addr: IpAddr, origin: Origin<'_>, shown: Option<u8>) -> Result
         Origin::Range(_, entry) => Ok(entry.virtual_prefix()),
         Origin::Elsewhere(group) => Ok(written_prefix(group, addr).unwrap_or(host)),
         Origin::Orphan { local: true } => Err(Reason::NoLocalSubnet { addr, group: "(deleted or edited)".to_owned() }),
-        Origin::Orphan { local: false } => Ok(shown.unwrap_or(host)),
+        Origin::Orphan { local: false } => Ok(before.unwrap_or(host)),
     }
 }
 

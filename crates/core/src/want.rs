@@ -147,6 +147,11 @@ pub enum Change {
         /// Why this node let it go; `None` if somebody else took it off.
         why: Option<Why>,
     },
+    /// A Service must say that this node announces an address before it takes it.
+    Claiming {
+        /// The address.
+        addr: IpAddr,
+    },
     /// The kernel refused to hold an address; tried again with growing pauses. Told once for each new problem.
     Failed {
         /// The address.
@@ -267,6 +272,10 @@ struct Work {
     waiting: BTreeSet<IpAddr>,
     /// Those of them that are ours to hold as long as the fence is open.
     holding: BTreeSet<IpAddr>,
+    /// Those of them that a Service must say this node announces first, and their NICs.
+    claiming: BTreeMap<IpAddr, Arc<str>>,
+    /// Those of them for which it was written, until they are taken.
+    claimed: BTreeSet<IpAddr>,
     /// Ends of lifetimes that a user wrote; kept until half of them has passed.
     ends: BTreeMap<IpAddr, Moment>,
 }
@@ -355,6 +364,11 @@ impl State {
     /// The interface on which the kernel shows an address as it should be.
     pub fn held(&self, addr: IpAddr) -> Option<&str> {
         self.taken.get(&addr).map(|taken| &*taken.link)
+    }
+
+    /// The interface for which this node must claim an address before it takes it.
+    pub fn claiming(&self, addr: IpAddr) -> Option<&str> {
+        self.work.claiming.get(&addr).map(|link| &**link)
     }
 
     /// What the kernel last said of an address that it refuses to hold or to let go.

@@ -43,11 +43,12 @@ impl Level {
     /// Our own lines at this level; those of libraries only when something is wrong, since they tell of every
     /// connection and might quote what was sent over it.
     fn filter(self) -> Targets {
-        let own = match self {
-            Self::Info => LevelFilter::INFO,
-            Self::Debug => LevelFilter::DEBUG,
+        let (own, client) = match self {
+            // Each of its errors is also in a line of ours that says what it means.
+            Self::Info => (LevelFilter::INFO, LevelFilter::OFF),
+            Self::Debug => (LevelFilter::DEBUG, LevelFilter::WARN),
         };
-        Targets::new().with_default(LevelFilter::WARN).with_target("purelb", own)
+        Targets::new().with_default(LevelFilter::WARN).with_target("purelb", own).with_target("kube_client", client)
     }
 }
 
@@ -101,6 +102,14 @@ mod tests {
         let read = |text: &str| Level::parse(text).unwrap_or_default();
         assert_eq!(["debug", "DEBUG", "Debug", " debug "].map(read), [Level::Debug; 4]);
         assert_eq!(["", "info", "trace", "warn", "all"].map(read), [Level::Info; 5]);
+    }
+
+    #[test]
+    fn an_api_server_that_is_down_makes_one_line_and_not_two() {
+        let shown = |level: Level, target| level.filter().would_enable(target, &tracing::Level::ERROR);
+        let targets = ["purelb::cluster::watch", "kube_client::client::builder", "hyper"];
+        assert_eq!(targets.map(|target| shown(Level::Info, target)), [true, false, true]);
+        assert_eq!(targets.map(|target| shown(Level::Debug, target)), [true; 3]);
     }
 
     #[test]

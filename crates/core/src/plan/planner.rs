@@ -70,9 +70,8 @@ impl<'a> Planner<'a> {
     /// What to do for one address that is shown like this.
     pub(crate) fn addr(&mut self, addr: IpAddr, shown: &[Shown]) {
         let Some(wanted) = self.desired.addrs.get(&addr) else {
-            let why = (self.own.why)(addr);
             let ours: Vec<_> = shown.iter().filter(|shown| self.is_ours(shown)).collect();
-            return self.drops.extend(ours.into_iter().map(|shown| drop_of(shown, why)));
+            return self.drops.extend(ours.into_iter().map(|shown| drop_of(shown, (self.own.why)(addr))));
         };
         // Until its interface is there, an address stays where it is.
         let Some(&index) = self.by_name.get(&*wanted.link) else { return };

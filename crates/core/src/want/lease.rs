@@ -70,6 +70,7 @@ impl State {
         let fence = self.members.fence().filter(|fence| now < *fence);
         if fence.is_none() || self.lease.fence.is_some_and(|before| before <= now) {
             self.work.holding.clear();
+            self.work.claimed.clear();
         }
         if fence != self.lease.fence {
             if fence > self.lease.fence {

@@ -108,10 +108,12 @@ impl State {
         self.remember(addr);
         self.work.mine.remove(&addr);
         self.work.waiting.remove(&addr);
+        self.work.claiming.remove(&addr);
         let holders = self.by_addr.get(&addr).cloned();
         let judged = holders.as_deref().map(|holders| self.judge(addr, holders, now));
         if !self.work.mine.contains(&addr) {
             self.work.holding.remove(&addr);
+            self.work.claimed.remove(&addr);
         }
         let (verdict, wanted) = judged.map_or((None, None), |(verdict, wanted)| (Some(verdict), wanted));
         match verdict {
@@ -121,7 +123,10 @@ impl State {
                 self.verdicts.remove(&addr);
             }
         }
-        self.mark_unplanned_for(addr, self.turn(wanted.as_ref()));
+        // What is neither here nor wanted here needs no comparison; on most nodes that is most local addresses.
+        if wanted.is_some() || !self.sight.shown(addr).is_empty() {
+            self.mark_unplanned_for(addr, self.turn(wanted.as_ref()));
+        }
         match wanted {
             Some(wanted) => drop(self.desired.addrs.insert(addr, wanted)),
             None => {
@@ -150,17 +155,23 @@ impl State {
     }
 
     fn spot(&self, addr: IpAddr, holders: &[Arc<AgentService>]) -> Spot {
-        let origins = holders
-            .iter()
-            .map(|service| self.groups.of(addr, service.from.as_deref(), service.pool_type.as_deref()));
+        let origins =
+            holders.iter().map(|service| self.groups.of(addr, service.from.as_deref(), service.pool_type.as_deref()));
         // Of Services that share the address one may know more than another.
         let origin = origins.min_by_key(|origin| matches!(origin, Origin::Orphan { .. }));
         let origin = origin.unwrap_or(Origin::Orphan { local: false });
-        let name = self.desired.virtual_link.as_deref();
-        let on_virtual = |link| self.sight.link(link).is_some_and(|link| Some(link.name.as_str()) == name);
-        let shown = self.sight.shown(addr).iter().find(|(link, _)| on_virtual(*link)).map(|(_, held)| held.prefix);
+        let before = if matches!(origin, Origin::Orphan { .. }) { self.virtual_prefix(addr) } else { None };
         let Around { serving, guarded, node_subnets, .. } = &self.around;
-        place(addr, origin, shown, &Surroundings { serving, guarded, node_subnets })
+        place(addr, origin, before, &Surroundings { serving, guarded, node_subnets })
+    }
+
+    /// The prefix length an address has on the virtual interface, or should have there if somebody has just deleted it.
+    fn virtual_prefix(&self, addr: IpAddr) -> Option<u8> {
+        let name = self.desired.virtual_link.as_ref()?;
+        let on_virtual = |link| self.sight.link(link).is_some_and(|link| *link.name == **name);
+        let shown = self.sight.shown(addr).iter().find(|(link, _)| on_virtual(*link)).map(|(_, held)| held.prefix);
+        let wished = || self.desired.addrs.get(&addr).filter(|wanted| wanted.link == *name).map(|wanted| wanted.prefix);
+        shown.or_else(wished)
     }
 
     /// The Services that have an address.
@@ -211,7 +222,7 @@ impl State {
             return (Verdict::NoWinner, None);
         };
         let adopted = self.adopted(addr, link, prefix);
-        let allowed = self.allowed(case, adopted);
+        let allowed = self.allowed(case, &name, adopted);
         let lifetime = match (&allowed, adopted) {
             (Ok(fence), _) => self.nic_lifetime(addr, *fence, config),
             // A predecessor left it with a lifetime: it neither grows nor ends before time.
@@ -243,15 +254,15 @@ impl State {
     }
 
     /// Until when this node may hold an address it is elected for; if not at all, when it may take it.
-    fn allowed(&mut self, case: Case<'_>, adopted: Option<Moment>) -> Result<Moment, Option<Moment>> {
-        let Case { addr, holders, config, now } = case;
+    fn allowed(&mut self, case: Case<'_>, link: &Arc<str>, adopted: Option<Moment>) -> Result<Moment, Option<Moment>> {
+        let Case { addr, config, now, .. } = case;
         let fence = self.lease.fence.ok_or(None)?;
         // A lifetime up to a predecessor's fence says that nobody can have taken it since: holding goes on.
         let unbroken = config.on_nic.valid_lifetime.is_none()
             && adopted.is_some_and(|until| now < until && until <= now + self.lease.hold);
         if !unbroken && !self.work.holding.contains(&addr) {
             let free = self.members.may_take(addr, now);
-            let free = if self.is_claimed(addr, holders) { Err(free.err().unwrap_or(now + CLAIM_PATIENCE)) } else { free };
+            let free = free.and_then(|()| self.claim(case, link));
             free.map_err(|until| {
                 self.work.waiting.insert(addr);
                 self.work.alarms.insert((until, addr));
@@ -260,6 +271,39 @@ impl State {
         }
         self.work.holding.insert(addr);
         Ok(fence)
+    }
+
+    /// Whether the Service of an address that follows endpoints names this node; if not, asks for it to be written.
+    ///
+    /// The entry comes before the address: a node that is preferred a moment later sees it and waits. It is written anew
+    /// even if it is there, because only an accepted write proves that nobody has replaced it.
+    fn claim(&mut self, case: Case<'_>, link: &Arc<str>) -> Result<(), Moment> {
+        let Case { addr, holders, now, .. } = case;
+        if !holders.iter().any(|service| service.affinity && !service.shared) {
+            return Ok(());
+        }
+        let claimed = self.work.claimed.remove(&addr);
+        if self.is_claimed(addr, holders) {
+            return Err(now + CLAIM_PATIENCE);
+        }
+        if claimed {
+            return Ok(());
+        }
+        self.work.claiming.insert(addr, link.clone());
+        self.changes.push(Change::Claiming { addr });
+        Err(now + CLAIM_PATIENCE)
+    }
+
+    /// The API server has just accepted what this node wrote to a Service.
+    pub fn service_written(&mut self, key: &str) {
+        let Some(service) = self.services.get(key) else { return };
+        let entries: Vec<_> = service.announcing.iter().flatten().map(|text| Slots::parse(text)).collect();
+        let is_mine =
+            |addr| entries.iter().filter_map(|slots| slots.announcer(addr)).any(|slot| *slot.node == *self.me);
+        let claiming = service.addrs.iter().copied().filter(|addr| self.work.claiming.contains_key(addr));
+        let claimed: Vec<_> = claiming.filter(|addr| is_mine(*addr)).collect();
+        self.work.unwished.extend(&claimed);
+        self.work.claimed.extend(claimed);
     }
 
     /// Whether another node says that it announces an address which follows the endpoints of a Service.

@@ -136,7 +136,11 @@ impl Metrics {
             renewed_at: election(registry, "lease_renewed_timestamp_seconds", "When the lease was last renewed"),
             updates: client(registry, "updates", "Services brought up to date"),
             update_errors: client(registry, "update_errors", "Services that could not be brought up to date"),
-            events_lost: agent(registry, "events_lost", "Events that found no room or that the API server did not take"),
+            events_lost: agent(
+                registry,
+                "events_lost",
+                "Events that found no room or that the API server did not take",
+            ),
             config_loaded: client(registry, "config_loaded_bool", "1 once a configuration was accepted"),
         }
     }

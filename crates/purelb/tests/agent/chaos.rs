@@ -133,7 +133,8 @@ async fn deed(town: &mut Town, dice: &mut Dice) -> Result<String> {
             format!("{name} is killed and started")
         }
         3..=5 => {
-            let weather = [Weather::Fair, Weather::Refused, Weather::Silent, Weather::Mute, Weather::Blind][dice.below(5)];
+            let weather =
+                [Weather::Fair, Weather::Refused, Weather::Silent, Weather::Mute, Weather::Blind][dice.below(5)];
             town.nodes[node].weather.send_replace(weather);
             format!("{name} has {weather:?} weather")
         }
@@ -202,23 +203,22 @@ async fn peace(town: &mut Town) -> Result<()> {
     }
     town.pass(TIMING.lease * 4).await;
     for number in 0..FREE {
-        if let Some(holders) = holders(town, &format!("web{number}")).await? {
-            anyhow::ensure!(holders.iter().all(|nodes| nodes.len() == 1), "web{number} is on {holders:?}");
-        }
+        settled(town, &format!("web{number}"), |nodes| nodes.len() == 1).await?;
     }
     for number in 0..NEAR {
-        if let Some(holders) = holders(town, &format!("near{number}")).await? {
-            anyhow::ensure!(holders.iter().all(|nodes| *nodes == [number]), "near{number} is on {holders:?}");
-        }
+        settled(town, &format!("near{number}"), |nodes| *nodes == [number]).await?;
     }
     town.everywhere(&[&format!("{STEADY}/24")]).await
 }
 
-/// On which nodes the addresses of a Service are, if it is there.
-async fn holders(town: &Town, service: &str) -> Result<Option<[Vec<usize>; 2]>> {
+/// Waits until both addresses of a Service, if it is there, are on the right nodes.
+async fn settled(town: &Town, service: &str, right: impl Fn(&[usize]) -> bool) -> Result<()> {
     if town.services().get_opt(service).await?.is_none() {
-        return Ok(None);
+        return Ok(());
     }
-    let (v4, v6) = (town.address(service, Family::V4).await?, town.address(service, Family::V6).await?);
-    Ok(Some([town.holders_of(v4), town.holders_of(v6)]))
+    let addrs = [town.address(service, Family::V4).await?, town.address(service, Family::V6).await?];
+    town.until(&format!("{addrs:?} of {service} are where they belong"), async |town| {
+        Ok(addrs.iter().all(|addr| right(&town.holders_of(*addr))).then_some(()))
+    })
+    .await
 }

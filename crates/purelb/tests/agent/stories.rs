@@ -263,7 +263,10 @@ async fn b26_the_owner_alone_sets_the_policy_of_a_local_address_to_cluster_and_d
         Ok((town.shown("web").await?["spec"]["externalTrafficPolicy"] == "Cluster").then_some(()))
     })
     .await?;
-    town.told("web", "LocalOverride", "setting to Cluster").await?;
+    let told = town.told("web", "LocalOverride", "setting to Cluster").await?;
+    let text = "ExternalTrafficPolicy Local not supported on local Interfaces, setting to Cluster. Please see the \
+                PureLB docs for info on why we do this, and how to override this policy.";
+    assert_eq!(told, text);
     town.patch_service("web", json!({"spec": {"externalTrafficPolicy": "Local"}})).await?;
     town.told("web", "PolicySetBack", "left so").await?;
     town.pass(Duration::from_secs(30)).await;
@@ -275,6 +278,22 @@ async fn b26_the_owner_alone_sets_the_policy_of_a_local_address_to_cluster_and_d
         (vec![holder], vec![]),
         "the address stays all the while"
     );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_local_policy_that_its_owner_insists_on_is_kept_and_said() -> Result<()> {
+    let (town, addr, holder) = with_local(2).await?;
+    let annotations = json!({"purelb.io/allow-local": "true"});
+    let patch = json!({"metadata": {"annotations": annotations}, "spec": {"externalTrafficPolicy": "Local"}});
+    town.patch_service("web", patch).await?;
+    let told = town.told("web", "LocalOverride", "").await?;
+    let text = "ExternalTrafficPolicy override annotation found, will allow Local policy. Incoming traffic will NOT be \
+                forwarded inter-node. This is not a recommended configuration; please see the PureLB docs for more info.";
+    assert_eq!(told, text);
+    town.pass(Duration::from_secs(30)).await;
+    assert_eq!(town.shown("web").await?["spec"]["externalTrafficPolicy"], "Local");
+    assert_eq!((town.holders_of(addr), town.losses_of(addr)), (vec![holder], vec![]));
     Ok(())
 }
 

@@ -298,6 +298,16 @@ fn a_restarted_agent_that_cannot_renew_lets_go_when_its_predecessor_would_have()
     assert_eq!(after.on("eth0"), nic_and(&[]));
 }
 
+/// The Service says that this node announces its address, and the API server has accepted it.
+fn claim(node: &mut Node, service: AgentService) {
+    let addr = service.addrs[0];
+    assert_eq!(node.state.claiming(addr), Some("eth0"));
+    node.serve(AgentService { announcing: [Some(format!("node-a,eth0,{addr}")), None], ..service.clone() });
+    assert_eq!(node.on("eth0"), nic_and(&[]), "an entry alone may be an old one");
+    node.state.service_written(&service.key);
+    node.rest();
+}
+
 #[test]
 fn node_affinity_moves_the_address_to_the_endpoints() {
     let mut node = Node::up();
@@ -308,6 +318,8 @@ fn node_affinity_moves_the_address_to_the_endpoints() {
     assert_eq!(node.on("eth0"), nic_and(&[]));
     node.state.set_endpoints(&service.key, BTreeSet::from(["node-a".to_owned()]));
     node.rest();
+    assert_eq!(node.on("eth0"), nic_and(&[]), "first the Service says who will announce it");
+    claim(&mut node, service.clone());
     assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]));
     node.serve(AgentService { shared: true, ..service });
     assert_eq!(node.on("eth0"), nic_and(&[]), "a shared address follows no Service's endpoints");
@@ -326,7 +338,9 @@ fn an_address_that_follows_endpoints_is_taken_when_its_holder_says_that_it_has_l
     node.serve(claimed("node-b"));
     assert_eq!(node.on("eth0"), nic_and(&[]), "node-b may not have heard that the endpoints moved");
     assert!(matches!(node.state.verdict(ip(&addr)), Some(Verdict::Waiting { .. })));
-    node.serve(AgentService { announcing: [None, None], ..claimed("") });
+    let free = AgentService { announcing: [None, None], ..claimed("") };
+    node.serve(free.clone());
+    claim(&mut node, free);
     assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]));
 }
 
@@ -337,10 +351,12 @@ fn the_claim_of_a_node_that_is_gone_or_never_takes_claims_back_is_not_waited_for
         let addr = won_by("node-a");
         node.peer("node-b", &SUBNETS, saw);
         let claims = [Some(format!("node-b,eth0,{addr}")), None];
-        node.serve(AgentService { affinity: true, announcing: claims, ..svc("web", &[&addr]) });
-        assert_eq!(node.on("eth0").len(), if saw.is_none() { 3 } else { 2 });
+        let service = AgentService { affinity: true, announcing: claims, ..svc("web", &[&addr]) };
+        node.serve(service.clone());
+        assert_eq!(node.state.claiming(ip(&addr)).is_some(), saw.is_none());
         node.peer("node-b", &[], saw);
         node.rest();
+        claim(&mut node, service);
         assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]));
     }
 }

@@ -38,6 +38,20 @@ fn i06_b27_an_address_deleted_by_hand_is_back_at_once_and_then_with_growing_paus
 }
 
 #[test]
+fn b27_an_address_of_a_deleted_group_keeps_its_prefix_even_if_somebody_keeps_deleting_it() {
+    let mut node = Node::up();
+    node.state.set_groups(vec![far("default", "default")]);
+    node.serve(svc("web", &["10.9.0.1"]));
+    node.state.set_groups(Vec::new());
+    node.rest();
+    node.somebody_deletes("kube-lb0", "10.9.0.1", 24);
+    node.somebody_deletes("kube-lb0", "10.9.0.1", 24);
+    assert!(node.on("kube-lb0").is_empty(), "the second time there is a pause");
+    node.pass(Duration::from_millis(100));
+    assert_eq!(node.on("kube-lb0"), ["10.9.0.1/24"]);
+}
+
+#[test]
 fn b28_the_virtual_interface_deleted_by_hand_is_made_and_filled_again() {
     let mut node = Node::up();
     node.serve(svc("web", &["10.9.0.1", "fd09::1"]));

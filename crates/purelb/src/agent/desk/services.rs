@@ -239,6 +239,9 @@ impl Services {
         }
         let Some(wish) = writes::wish(service, around.state, around.me) else {
             self.grace.remove(key);
+            if writes::is_waited_for(service, around.state, around.me) {
+                self.later.insert((around.now + GRACE, key.clone()));
+            }
             return None;
         };
         let at = self.pauses.get(key).copied().filter(|until| *until > around.now);
@@ -264,6 +267,7 @@ impl Services {
                 self.grace.remove(&done.service);
                 self.pauses.remove(&done.service);
                 self.take(Change::Here(news), state);
+                state.service_written(&done.service);
             }
             // The newer object is on its way, or the news that there is none.
             Outcome::Conflict | Outcome::Gone => self.pause(&done.service, now + GRACE),

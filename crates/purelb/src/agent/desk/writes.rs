@@ -64,16 +64,19 @@ pub(super) fn wish(service: &AgentService, state: &State, me: &str) -> Option<Wi
     (rewrite_policy || !wish.annotations.is_empty()).then_some(wish)
 }
 
-/// Brings the entries of one family up to date: claims what this node holds, removes its own entries for what it does not.
+/// Brings the entries of one family up to date: claims what this node holds or is about to, removes its own entries for what it does not.
 fn announcing(service: &AgentService, family: Family, key: &'static str, state: &State, me: &str, wish: &mut Wish) {
     let written = service.announcing[usize::from(family == Family::V6)].as_deref();
     let before = Slots::parse(written.unwrap_or_default());
     let mut slots = before.clone();
     let live: Vec<IpAddr> = service.addrs.iter().copied().filter(|addr| Family::of(*addr) == family).collect();
-    let mut claims = false;
+    // An entry that is there already is written again where only that proves that it still is.
+    let (mut claims, mut unproven) = (false, false);
     for &addr in &live {
-        if let (Some(Verdict::Local { .. }), Some(link)) = (state.verdict(addr), state.held(addr)) {
+        let held = state.held(addr).filter(|_| matches!(state.verdict(addr), Some(Verdict::Local { .. })));
+        if let Some(link) = held.or_else(|| state.claiming(addr)) {
             claims = true;
+            unproven |= held.is_none();
             if let Some(other) = slots.claim(addr, me, link) {
                 wish.notices.push(notices::slot_stolen(me, addr, &other));
                 wish.steals.push(other);
@@ -86,10 +89,18 @@ fn announcing(service: &AgentService, family: Family, key: &'static str, state: 
     slots.sweep(|addr, slot| live.contains(&addr) || !(claims || slot.node == me));
     let encoded = slots.encode();
     let differs = if claims { encoded.as_deref() != written } else { slots != before };
-    if differs {
+    if differs || unproven {
         wish.can_wait &= !claims;
         wish.annotations.push((key, encoded));
     }
+}
+
+/// Whether others wait for an entry of this node to go, although it holds nothing: what it left may still have to end.
+pub(super) fn is_waited_for(service: &AgentService, state: &State, me: &str) -> bool {
+    let entries = service.announcing.iter().flatten().map(|text| Slots::parse(text));
+    let is_left = |(addr, node): (IpAddr, String)| node == me && state.held(addr).is_none();
+    let of_each = |slots: Slots| slots.iter().map(|(addr, slot)| (addr, slot.node.clone())).collect::<Vec<_>>();
+    service.affinity && entries.flat_map(of_each).any(is_left)
 }
 
 /// Whether it is decided that this node does not announce an address and is not about to.
