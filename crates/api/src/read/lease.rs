@@ -43,20 +43,20 @@ pub(super) fn subnets(lease: &Lease) -> BTreeSet<IpNet> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn lease(name: &str, subnets: &str, spec: Value) -> Lease {
+    pub(in crate::read) fn lease(name: &str, subnets: &str, spec: Value) -> Lease {
         let metadata = json!({"name": name, "namespace": "purelb", "annotations": {"purelb.io/subnets": subnets}});
         let object =
             json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
         serde_json::from_value(object).unwrap()
     }
 
-    fn renewed(at: &str) -> Value {
+    pub(in crate::read) fn renewed(at: &str) -> Value {
         json!({"renewTime": at, "leaseDurationSeconds": 10})
     }
 

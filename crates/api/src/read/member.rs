@@ -45,17 +45,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-
-    fn lease(name: &str, subnets: &str, spec: Value) -> Lease {
-        let metadata = json!({"name": name, "namespace": "purelb", "annotations": {"purelb.io/subnets": subnets}});
-        let object =
-            json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
-        serde_json::from_value(object).unwrap()
-    }
-
-    fn renewed(at: &str) -> Value {
-        json!({"renewTime": at, "leaseDurationSeconds": 10})
-    }
+    use crate::read::lease::tests::{lease, renewed};
 
     fn view(lease: &Lease) -> Option<LeaseView> {
         lease_view(lease, "2026-01-01T00:00:10Z".parse().unwrap())

@@ -16,14 +16,10 @@ impl State {
         if setup == self.setup {
             return Ok(());
         }
-        self.choice = match &setup {
-            Setup::Config(config) => Some(LinkChoice::new(config)?),
+        (self.choice, self.config) = match &setup {
+            Setup::Config(config) => (Some(LinkChoice::new(config)?), Some(Arc::new(config.clone()))),
             Setup::Unknown => return Ok(()),
-            Setup::None | Setup::Deselected => None,
-        };
-        self.config = match &setup {
-            Setup::Config(config) => Some(Arc::new(config.clone())),
-            Setup::Unknown | Setup::None | Setup::Deselected => None,
+            Setup::None | Setup::Deselected => (None, None),
         };
         self.setup = setup;
         let name = self.config.as_ref().map(|config| config.virtual_interface.as_str().into());

@@ -153,7 +153,7 @@ impl Desk {
             && self.state.links().is_some()
     }
 
-    /// What the agent still waits for before it is ready, in words.
+    /// Whether everything is known and the lease says what this node serves.
     pub fn is_ready(&self) -> bool {
         self.watching_until.is_some() && self.heartbeat.said().is_some()
     }

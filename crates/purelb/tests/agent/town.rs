@@ -365,17 +365,7 @@ fn own_v6(node: usize) -> Option<IpAddr> {
 
 /// A node's interfaces as its operator made them: a loopback, and a NIC with one address of each family.
 fn links(number: u8) -> Links {
-    let held = |text: String, prefix| HeldAddr {
-        addr: text.parse().expect("an address"),
-        prefix,
-        no_prefix_route: false,
-        no_dad: false,
-        tentative: false,
-        dad_failed: false,
-        deprecated: false,
-        valid_until: None,
-        protocol: 0,
-    };
+    let held = |text: String, prefix| HeldAddr::plain(text.parse().expect("an address"), prefix);
     let link = |name: &str, kind, addrs| Link {
         name: name.to_owned(),
         kind,

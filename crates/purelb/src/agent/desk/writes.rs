@@ -64,7 +64,8 @@ pub(super) fn wish(service: &AgentService, state: &State, me: &str) -> Option<Wi
     (rewrite_policy || !wish.annotations.is_empty()).then_some(wish)
 }
 
-/// Brings the entries of one family up to date: claims what this node holds or is about to, removes its own entries for what it does not.
+/// Brings the entries of one family up to date: claims what this node holds or is about to, removes its own entries for
+/// what it does not.
 fn announcing(service: &AgentService, family: Family, key: &'static str, state: &State, me: &str, wish: &mut Wish) {
     let written = service.announcing[usize::from(family == Family::V6)].as_deref();
     let before = Slots::parse(written.unwrap_or_default());
@@ -97,10 +98,9 @@ fn announcing(service: &AgentService, family: Family, key: &'static str, state: 
 
 /// Whether others wait for an entry of this node to go, although it holds nothing: what it left may still have to end.
 pub(super) fn is_waited_for(service: &AgentService, state: &State, me: &str) -> bool {
-    let entries = service.announcing.iter().flatten().map(|text| Slots::parse(text));
-    let is_left = |(addr, node): (IpAddr, String)| node == me && state.held(addr).is_none();
-    let of_each = |slots: Slots| slots.iter().map(|(addr, slot)| (addr, slot.node.clone())).collect::<Vec<_>>();
-    service.affinity && entries.flat_map(of_each).any(is_left)
+    let has_left =
+        |text: &String| Slots::parse(text).iter().any(|(addr, slot)| slot.node == me && state.held(addr).is_none());
+    service.affinity && service.announcing.iter().flatten().any(has_left)
 }
 
 /// Whether it is decided that this node does not announce an address and is not about to.
