@@ -7,12 +7,9 @@
 //! `nsenter --net=/proc/4711/fd/9 ip addr`, good for as long as the test runs.
 
 pub mod capture;
-pub mod lan;
-pub mod namespace;
 pub mod probe;
 pub mod relay;
 
 pub use capture::Capture;
-pub use lan::{Lan, Plug};
-pub use namespace::Namespace;
 pub use probe::{Echo, Probe, Report};
+pub use purelb_net::{Lan, Namespace, Plug};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::Namespace;
+use crate::Namespace;
 
 /// Only a guard against waiting for ever: a link is up within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);

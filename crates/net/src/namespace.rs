@@ -5,15 +5,15 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{self, Command, Output, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
-/// Says that the namespace is made, and keeps it until we have taken hold of it.
-const HOLD: &str = "ip link set lo up && echo ready && read -r _";
+/// Says that the namespace is made and where `/proc` has it, and keeps it until we have taken hold of it.
+const HOLD: &str = "ip link set lo up && read -r pid _ </proc/self/stat && echo \"$pid\" && read -r _";
 
 /// A network namespace. Clones are the same one; it is gone with the last of them and the last program in it.
 #[derive(Clone)]
@@ -34,10 +34,10 @@ impl Namespace {
         let mut child = child.spawn().context("cannot run unshare")?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("the output is a pipe")?).read_line(&mut line)?;
-        let file = File::open(format!("/proc/{}/ns/net", child.id()));
+        let file = File::open(format!("/proc/{}/ns/net", line.trim()));
         drop(child.stdin.take());
         child.wait()?;
-        ensure!(line.trim() == "ready", "no namespace for {name}: are we root, and is iproute2 installed?");
+        ensure!(!line.is_empty(), "no namespace for {name}: are we root, and is iproute2 installed?");
         Ok(Self { name: name.into(), file: Arc::new(file?) })
     }
 
@@ -50,7 +50,7 @@ impl Namespace {
     /// A path to it for other programs, while this process runs.
     #[must_use]
     pub fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", process::id(), self.file.as_raw_fd())
+        format!("/proc/{}/fd/{}", own_process(), self.file.as_raw_fd())
     }
 
     /// The beginning of a command line that looks inside.
@@ -75,12 +75,15 @@ impl Namespace {
     }
 
     /// Moves the calling thread inside, for good.
-    pub(crate) fn step_in(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// When the rights to do so were given up since it was made.
+    pub fn step_in(&self) -> Result<()> {
         let network = Some(LinkNameSpaceType::Network);
         move_into_link_name_space(self.file.as_fd(), network).with_context(|| format!("cannot enter {self:?}"))
     }
 
-    /// A command that runs inside. A long one should be started by a [`Watchdog`](crate::control_plane::watchdog).
+    /// A command that runs inside. Whoever starts a long one sees to it that it ends with this process.
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
@@ -143,8 +146,18 @@ impl fmt::Debug for Namespace {
     }
 }
 
+/// The name of this process in `/proc`, which in a process namespace of its own differs from its process id.
+#[must_use]
+pub fn own_process() -> &'static str {
+    static OWN: OnceLock<String> = OnceLock::new();
+    OWN.get_or_init(|| {
+        let link = fs::read_link("/proc/self").ok();
+        link.map_or_else(|| process::id().to_string(), |link| link.display().to_string())
+    })
+}
+
 /// What a short command prints; an error has its complaint.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+fn output(command: &mut Command) -> Result<String> {
     let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output()?;
     let complaint = String::from_utf8_lossy(&stderr);
     ensure!(status.success(), "{command:?} failed: {complaint}{}", String::from_utf8_lossy(&stdout));
