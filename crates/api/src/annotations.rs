@@ -47,6 +47,8 @@ pub const LEASE_SUBNETS: &str = "purelb.io/subnets";
 pub const LEASE_INSTANCE: &str = "purelb.io/instance";
 /// The highest version of any Lease that the agent had acted on when it wrote its own.
 pub const LEASE_SAW: &str = "purelb.io/saw";
+/// The addresses that a node comes first for because endpoints of their Services are there, separated by commas.
+pub const LEASE_CLAIMS: &str = "purelb.io/claims";
 /// The addresses of the agent's Node, separated by commas: no other agent announces them.
 pub const LEASE_ADDRESSES: &str = "purelb.io/node-addresses";
 /// An agent's Lease is called this followed by the node's name.

@@ -1,5 +1,5 @@
-//! The CustomResourceDefinitions that clusters install: one union schema per kind, served as v1 and v2 and stored as
-//! v2.
+//! The CustomResourceDefinitions that clusters install: of the kinds of `purelb.io` one union schema each, served as v1
+//! and v2 and stored as v2, and the kinds of `bgp.purelb.io`, which have one version.
 //!
 //! There is no conversion webhook: the API server changes only the `apiVersion` of an object on its way between
 //! versions. Therefore both versions know every field, and differ only in what is defaulted and demanded of an object
@@ -21,7 +21,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-use crate::{LBNodeAgent, ServiceGroup};
+use crate::{BGPConfiguration, BGPNodeStatus, LBNodeAgent, ServiceGroup};
 use path::{at, each};
 
 /// `default` or a prefix length from /8 to /32.
@@ -45,10 +45,20 @@ const COLUMNS: [(&str, &str, &str, i32); 11] = [
     ("Age", "date", ".metadata.creationTimestamp", 0),
 ];
 
+/// The columns of `kubectl get bgpnodestatuses`.
+const NODE_STATUS_COLUMNS: [(&str, &str, &str, i32); 6] = [
+    ("Node", "string", ".status.nodeName", 0),
+    ("RouterID", "string", ".status.routerID", 0),
+    ("Healthy", "boolean", ".status.healthy", 0),
+    ("Neighbors", "integer", ".status.neighborCount", 0),
+    ("LastUpdated", "date", ".status.lastUpdated", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+];
+
 /// The lines that open each file of `deploy/crds`.
 const HEADER: &str = "# SPDX-License-Identifier: Apache-2.0\n# Written by `purelb crds`. Do not edit.\n";
 
-/// The CustomResourceDefinitions of ServiceGroup and LBNodeAgent, in the form a cluster needs them.
+/// The CustomResourceDefinitions of all kinds, in the form a cluster needs them.
 ///
 /// The `crd()` of the kinds themselves lacks what the versions differ in.
 pub fn crds() -> Vec<CustomResourceDefinition> {
@@ -56,7 +66,13 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     for version in &mut groups.spec.versions {
         version.additional_printer_columns = Some(COLUMNS.into_iter().map(column).collect());
     }
-    vec![groups, served_twice(LBNodeAgent::crd(), node_agent_v1, node_agent_v2)]
+    let agents = served_twice(LBNodeAgent::crd(), node_agent_v1, node_agent_v2);
+    let configurations = served_once(BGPConfiguration::crd(), bgp_configuration);
+    let mut node_statuses = served_once(BGPNodeStatus::crd(), bgp_node_status);
+    for version in &mut node_statuses.spec.versions {
+        version.additional_printer_columns = Some(NODE_STATUS_COLUMNS.into_iter().map(column).collect());
+    }
+    vec![groups, agents, configurations, node_statuses]
 }
 
 fn column((name, type_, path, priority): (&str, &str, &str, i32)) -> CustomResourceColumnDefinition {
@@ -108,6 +124,13 @@ fn served_twice(
 ) -> CustomResourceDefinition {
     let union = crd.spec.versions.pop().expect("the derived definition has one version");
     crd.spec.versions = vec![version(&union, "v1", false, v1), version(&union, "v2", true, v2)];
+    crd
+}
+
+/// Completes the derived definition of a kind with one version.
+fn served_once(mut crd: CustomResourceDefinition, adapt: fn(&mut JSONSchemaProps)) -> CustomResourceDefinition {
+    let derived = crd.spec.versions.pop().expect("the derived definition has one version");
+    crd.spec.versions = vec![version(&derived, &derived.name, true, adapt)];
     crd
 }
 
@@ -176,6 +199,29 @@ fn node_agent_v1(schema: &mut JSONSchemaProps) {
 fn node_agent_v2(schema: &mut JSONSchemaProps) {
     default(schema, "spec.local.localInterface", json!("default"));
     default(schema, "spec.local.dummyInterface", json!("kube-lb0"));
+}
+
+/// What the daemons assume where nothing is written is not stored: an object stays as its author wrote it.
+fn bgp_configuration(schema: &mut JSONSchemaProps) {
+    each(schema, &mut |schema| schema.default = None);
+    require(schema, "spec", &["global"]);
+    require(schema, "spec.global", &["asn"]);
+    require(schema, "spec.neighbors[]", &["config"]);
+    require(schema, "spec.neighbors[].config", &["peerAsn"]);
+    require(schema, "spec.peerGroups[]", &["config"]);
+    require(schema, "spec.peerGroups[].config", &["peerGroupName"]);
+}
+
+fn bgp_node_status(schema: &mut JSONSchemaProps) {
+    each(schema, &mut |schema| schema.default = None);
+    // There is nothing in it, so that nobody has to write it.
+    schema.required = None;
+    require(schema, "status", &["neighborCount", "nodeName"]);
+    require(schema, "status.netlinkImport", &["enabled", "totalImported"]);
+}
+
+fn require(schema: &mut JSONSchemaProps, path: &str, fields: &[&str]) {
+    at(schema, path).required = Some(fields.iter().map(|field| (*field).to_owned()).collect());
 }
 
 fn default(schema: &mut JSONSchemaProps, path: &str, value: Value) {

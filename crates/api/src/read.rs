@@ -5,6 +5,8 @@
 
 mod agent;
 mod agent_service;
+#[expect(clippy::result_large_err, reason = "a reason is large, and made only where somebody has to read it")]
+mod bgp;
 mod choose;
 mod duration;
 mod endpoints;
@@ -15,6 +17,7 @@ mod lease;
 mod member;
 mod node;
 mod object;
+mod secret;
 mod selector;
 pub(crate) mod service;
 
@@ -22,6 +25,7 @@ use purelb_core::reason::{Problem, Reason};
 
 pub use agent::{agent, selects};
 pub use agent_service::agent_service;
+pub use bgp::{BgpObject, BgpReading, bgp, bgp_candidate};
 pub use choose::{AgentChoice, Chosen, choose_agent};
 pub use duration::parse as duration;
 pub use endpoints::endpoint_slice;
@@ -29,8 +33,9 @@ pub use group::group;
 pub use in_force::{group_in_force, last_valid};
 pub use lease::{AgentLease, agent_lease};
 pub use member::{lease_view, renew_text};
-pub use node::{NodeView, node};
+pub use node::{NodeView, node, node_facts};
 pub use object::{GroupObject, ServiceObject, ServiceObjectStatus};
+pub use secret::secret;
 pub use service::{ServiceRecord, is_ignored, service, service_type};
 
 /// What reading an object gave.

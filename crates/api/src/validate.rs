@@ -49,6 +49,8 @@ pub struct Counts {
     pub service_groups: usize,
     /// LBNodeAgents that were checked.
     pub node_agents: usize,
+    /// BGPConfigurations that were checked.
+    pub bgp_configurations: usize,
     /// Objects of other kinds, which were passed over.
     pub others: usize,
     /// Findings that keep something from being used.

@@ -34,6 +34,17 @@ fn anything() -> impl Strategy<Value = Value> {
         Just("fd00::/120"),
         Just("/32"),
         Just("a.b[0]"),
+        Just("global"),
+        Just("asn"),
+        Just("routerID"),
+        Just("neighbors"),
+        Just("config"),
+        Just("neighborAddress"),
+        Just("peerGroups"),
+        Just("timers"),
+        Just("advertise"),
+        Just("netlinkImport"),
+        Just("netlinkExport"),
     ]
     .prop_map(str::to_owned);
     let text = prop_oneof![word.clone(), ".*"];
@@ -60,12 +71,18 @@ proptest! {
 
     #[test]
     fn any_object_of_our_kinds_is_answered(
-        version in prop_oneof![Just("v1"), Just("v2")],
-        kind in prop_oneof![Just("ServiceGroup"), Just("LBNodeAgent")],
+        (version, kind) in prop_oneof![
+            Just(("purelb.io/v1", "ServiceGroup")),
+            Just(("purelb.io/v2", "ServiceGroup")),
+            Just(("purelb.io/v1", "LBNodeAgent")),
+            Just(("purelb.io/v2", "LBNodeAgent")),
+            Just(("bgp.purelb.io/v1", "BGPConfiguration")),
+            Just(("bgp.purelb.io/v1", "BGPNodeStatus")),
+        ],
         metadata in anything(),
         spec in anything(),
     ) {
-        let object = json!({"apiVersion": format!("purelb.io/{version}"), "kind": kind, "metadata": metadata, "spec": spec});
+        let object = json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec});
         let list = json!({"kind": "List", "items": [object, metadata, spec]});
         let report = validate([("object", object.to_string().as_str()), ("list", list.to_string().as_str())]);
         prop_assert!(report.findings.iter().all(|finding| finding.line == 1), "{}", report);

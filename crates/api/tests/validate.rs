@@ -153,7 +153,7 @@ fn machines_get_the_same_report() {
     assert_eq!(finding["reason"], "RangeReversed");
     assert!(finding["sentence"].as_str().unwrap().contains("172.32.100.225-172.32.100.229"));
     let counts = serde_json::json!({
-        "files": 1, "serviceGroups": 1, "nodeAgents": 0, "others": 0, "errors": 1, "warnings": 0,
+        "files": 1, "serviceGroups": 1, "nodeAgents": 0, "bgpConfigurations": 0, "others": 0, "errors": 1, "warnings": 0,
     });
     assert_eq!(report["counts"], counts);
 }
@@ -176,4 +176,63 @@ fn unusual_metadata_hides_nothing() {
         let reasons: Vec<_> = report.findings.iter().map(|finding| finding.reason.as_str()).collect();
         assert!(reasons.contains(&"RangeSyntax"), "{metadata}: {reasons:?}");
     }
+}
+
+#[test]
+fn each_mistake_in_a_bgp_configuration_is_named_where_it_is() {
+    let report = report(&["bgp-slips.yaml"]);
+    assert_eq!(
+        lines(&report),
+        [
+            "7 error default: spec.global.routerID RouterIdSyntax",
+            "8 warning default: spec.global.useMultiplePaths UnsupportedFields",
+            "11 error default: spec.neighbors[0].config.neighborAddress AddressSyntax",
+            "14 error default: spec.neighbors[1].timers.holdTime FieldUnknown",
+            "15 error default: spec.neighbors[2].config.neighborInterface NeighborInterfaceUnsupported",
+            "19 error default: spec.neighbors[3].advertise.communities[0] CommunitySyntax",
+            "20 warning default: spec.neighbors[4].config.authPassword PasswordInline",
+            "27 error spare: spec.global.asn SchemaViolated",
+            "28 warning spare: spec.netlinkImport NothingImported",
+            "31 error misplaced: kind KindUnknown",
+            "35 error later: apiVersion VersionUnknown",
+        ]
+    );
+    let text = report.to_string();
+    assert!(!text.contains("hunter2"), "a password is never repeated: {text}");
+    assert!(text.contains("bgp.purelb.io/v1"), "{text}");
+    assert!(
+        text.ends_with("0 ServiceGroups, 1 LBNodeAgent and 2 BGPConfigurations in 1 file: 8 errors, 3 warnings\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_second_bgp_configuration_and_an_interface_that_is_not_advertised_are_noticed() {
+    let bgp = |name: &str, interface: &str| {
+        format!(
+            "{{apiVersion: bgp.purelb.io/v1, kind: BGPConfiguration, metadata: {{name: {name}}}, spec: {{global: {{asn: 64512}}, \
+             netlinkImport: {{enabled: true, interfaceList: [{interface}]}}}}}}"
+        )
+    };
+    let agent = "{apiVersion: purelb.io/v2, kind: LBNodeAgent, metadata: {name: default}, spec: {local: {}}}";
+    let (first, second) = (bgp("default", "eth0"), bgp("another", "kube-lb*"));
+    let report = validate([("agent", agent), ("first", &first), ("second", &second)]);
+    assert_eq!(
+        lines(&report),
+        [
+            "1 warning default: spec.netlinkImport.interfaceList VirtualInterfaceNotImported",
+            "1 warning another: metadata.name BgpConfigurationIgnored",
+        ]
+    );
+    let report = validate([("agent", agent), ("second", &second)]);
+    assert_eq!(lines(&report), [""; 0], "a pattern stands for it");
+}
+
+#[test]
+fn every_field_of_the_bgp_api_is_accepted_and_those_without_effect_are_named() {
+    let report = report(&["bgp-every-field.yaml"]);
+    assert!(report.is_clean(), "{report}");
+    let reasons: std::collections::BTreeSet<_> =
+        report.findings.iter().map(|finding| finding.reason.as_str()).collect();
+    assert_eq!(reasons, std::collections::BTreeSet::from(["UnsupportedFields"]));
 }

@@ -135,7 +135,7 @@ fn interfaces(names: &[String], notes: &mut Notes) -> Vec<String> {
 }
 
 /// The kernel's rule for interface names: it keeps 15 bytes and gives `/`, `:` and blanks other meanings.
-fn interface_name(field: String, text: String, notes: &mut Notes) -> Option<String> {
+pub(super) fn interface_name(field: String, text: String, notes: &mut Notes) -> Option<String> {
     let legal = (1..=15).contains(&text.len())
         && !matches!(text.as_str(), "." | "..")
         && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace());

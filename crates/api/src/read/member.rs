@@ -1,5 +1,6 @@
 //! From the Lease of a node agent to what its peers need of it to elect.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,7 +9,7 @@ use kube::ResourceExt;
 use purelb_core::members::LeaseView;
 
 use super::lease::subnets;
-use crate::annotations::{LEASE_INSTANCE, LEASE_PREFIX, LEASE_SAW};
+use crate::annotations::{LEASE_CLAIMS, LEASE_INSTANCE, LEASE_PREFIX, LEASE_SAW};
 
 /// The Lease of a node agent, as its peers see it; `None` if it is no agent's.
 ///
@@ -25,10 +26,16 @@ pub fn lease_view(lease: &Lease, now: Timestamp) -> Option<LeaseView> {
         age: renewed.and_then(|renewed| now.duration_since(renewed).try_into().ok()).unwrap_or_default(),
         duration: seconds.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs),
         subnets: subnets(lease),
+        claims: annotation(LEASE_CLAIMS).into_iter().flat_map(addresses).collect(),
         instance: annotation(LEASE_INSTANCE).unwrap_or_default().to_owned(),
         version: lease.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()),
         saw: annotation(LEASE_SAW).and_then(|saw| saw.parse().ok()),
     })
+}
+
+/// The addresses in a list; what is none is passed over.
+fn addresses(text: &str) -> impl Iterator<Item = IpAddr> {
+    text.split(',').filter_map(|part| part.trim().parse::<IpAddr>().ok()).map(|addr| addr.to_canonical())
 }
 
 /// A time of renewal as the text by which renewals are told apart: microseconds are all that a Lease keeps of it.
@@ -58,12 +65,14 @@ mod tests {
         let annotations = object.metadata.annotations.as_mut().unwrap();
         annotations.insert("purelb.io/instance".to_owned(), "uid-1".to_owned());
         annotations.insert("purelb.io/saw".to_owned(), "4700".to_owned());
+        annotations.insert("purelb.io/claims".to_owned(), "::ffff:10.0.0.7,,nobody".to_owned());
         let expected = LeaseView {
             node: "a.b".to_owned(),
             renewed: Some(renew_text("2026-01-01T00:00:08.123456789Z".parse().unwrap())),
             age: Duration::from_micros(1_876_544),
             duration: Some(Duration::from_secs(10)),
             subnets: BTreeSet::from(["10.0.0.0/24".parse().unwrap(), "2001:db8::/64".parse().unwrap()]),
+            claims: BTreeSet::from(["10.0.0.7".parse().unwrap()]),
             instance: "uid-1".to_owned(),
             version: Some(4711),
             saw: Some(4700),

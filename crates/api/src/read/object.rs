@@ -116,9 +116,9 @@ impl Resource for GroupObject {
     }
 }
 
-/// A ServiceGroup before anything is understood of it.
+/// An object of ours before anything is understood of it.
 #[derive(Deserialize)]
-struct Raw {
+pub(super) struct Raw {
     #[serde(default)]
     metadata: ObjectMeta,
     #[serde(default)]
@@ -127,21 +127,29 @@ struct Raw {
     status: Value,
 }
 
-impl From<Raw> for GroupObject {
-    fn from(raw: Raw) -> Self {
-        let (spec, unread) = salvaged::<ServiceGroupSpec>(raw.spec);
-        // What is wrong with the status is nobody's concern: it is about to be written anew.
-        let status = raw.status.is_object().then(|| salvaged::<ServiceGroupStatus>(raw.status).0);
+impl Raw {
+    /// The metadata, what can be read of the spec, the status as it is, and the fields of the spec that cannot be read.
+    pub(super) fn parts<S: DeserializeOwned + Default>(self) -> (ObjectMeta, S, Option<Value>, Vec<Problem>) {
+        let (spec, unread) = salvaged::<S>(self.spec);
         let unread = unread.into_iter().map(|(field, why)| {
             let field = if field.is_empty() { "spec".to_owned() } else { format!("spec.{field}") };
             Problem::new(field, Reason::FieldUnreadable { why })
         });
-        Self { object: ServiceGroup { metadata: raw.metadata, spec, status }, unread: unread.collect() }
+        (self.metadata, spec, Some(self.status).filter(Value::is_object), unread.collect())
+    }
+}
+
+impl From<Raw> for GroupObject {
+    fn from(raw: Raw) -> Self {
+        let (metadata, spec, status, unread) = raw.parts::<ServiceGroupSpec>();
+        // What is wrong with the status is nobody's concern: it is about to be written anew.
+        let status = status.map(|status| salvaged::<ServiceGroupStatus>(status).0);
+        Self { object: ServiceGroup { metadata, spec, status }, unread }
     }
 }
 
 /// What can be read of an object, and the fields that cannot, each with the reason. Of a list, the good items are kept.
-fn salvaged<T: DeserializeOwned + Default>(value: Value) -> (T, Vec<(String, String)>) {
+pub(super) fn salvaged<T: DeserializeOwned + Default>(value: Value) -> (T, Vec<(String, String)>) {
     let Value::Object(fields) = value else {
         let unread = if value.is_null() { vec![] } else { vec![(String::new(), "it is not an object".to_owned())] };
         return (T::default(), unread);

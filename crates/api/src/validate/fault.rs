@@ -17,23 +17,30 @@ pub enum Fault {
     },
 
     /// An object of ours without a version.
-    #[error("apiVersion is missing; write purelb.io/v2")]
-    VersionMissing,
+    #[error("apiVersion is missing; write {instead}")]
+    VersionMissing {
+        /// The version that its author most likely meant.
+        instead: &'static str,
+    },
 
     /// An object of ours with a version that does not exist.
-    #[error(
-        "there is no apiVersion {written:?}; write purelb.io/v2 (or purelb.io/v1 for groups that decide by themselves where they announce)"
-    )]
+    #[error("there is no apiVersion {written:?}; write {instead}")]
     VersionUnknown {
         /// The version as it was written.
         written: String,
+        /// What its author most likely meant.
+        instead: &'static str,
     },
 
-    /// A `purelb.io` object of a kind that does not exist.
-    #[error("purelb.io has no kind {written:?}; write ServiceGroup or LBNodeAgent")]
+    /// An object of one of our API groups, of a kind that the group does not have.
+    #[error("{group} has no kind {written:?}; write {instead}")]
     KindUnknown {
+        /// The API group.
+        group: &'static str,
         /// The kind as it was written.
         written: String,
+        /// What its author most likely meant.
+        instead: &'static str,
     },
 
     /// An object without a name.
@@ -85,6 +92,18 @@ pub enum Fault {
     ObjectDuplicate {
         /// File and line of the first.
         first: String,
+    },
+
+    /// The interface of virtual addresses is not among those that are advertised.
+    #[error(
+        "LBNodeAgent {agent} puts virtual addresses on {interface}, which no entry of interfaceList stands for, so that they \
+         are not advertised; add {interface}"
+    )]
+    VirtualInterfaceNotImported {
+        /// The LBNodeAgent.
+        agent: String,
+        /// Its virtual interface.
+        interface: String,
     },
 
     /// Groups in namespaces of which at most one can be PureLB's own.

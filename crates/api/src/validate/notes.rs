@@ -26,6 +26,11 @@ impl Notes {
         self.0.push(Note { severity: Severity::Error, field: field.into(), fault: fault.into() });
     }
 
+    /// Notes something that its author may not have meant.
+    pub fn warning(&mut self, field: impl Into<String>, fault: impl Into<Fault>) {
+        self.0.push(Note { severity: Severity::Warning, field: field.into(), fault: fault.into() });
+    }
+
     /// Notes what reading the object said, and gives what it read.
     pub fn reading<T>(&mut self, reading: Reading<T>) -> Option<T> {
         let note = |severity| move |Problem { field, reason }| Note { severity, field, fault: reason.into() };

@@ -1,10 +1,11 @@
 //! What is wrong with one object, by its schema, by the rules of its version and by what PureLB reads in it.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use purelb_core::agent::AgentConfig;
+use purelb_core::bgp::Configuration;
 use purelb_core::group::Group;
 use purelb_core::reason::Reason;
 use serde::de::DeserializeOwned;
@@ -12,13 +13,42 @@ use serde_json::{Value, json};
 
 use super::document::{Document, objects};
 use super::notes::Notes;
-use super::{Fault, Finding, Report, Severity, rules, suggest};
-use crate::read;
+use super::{Counts, Fault, Finding, Report, Severity, rules, suggest};
+use crate::bgp_configuration::BGPConfiguration;
+use crate::read::{self, BgpObject, BgpReading};
 use crate::schema::{self, Violation, ViolationKind, field};
 use crate::{names, service_group::ServiceGroup};
 
-/// The API group of ServiceGroup and LBNodeAgent.
-const API_GROUP: &str = "purelb.io";
+/// One of our API groups.
+struct ApiGroup {
+    name: &'static str,
+    /// What its kinds are, in words.
+    kinds: &'static str,
+    /// The version to write.
+    version: &'static str,
+    /// The versions there are, in words.
+    versions: &'static str,
+    /// The line to write where a kind stands under another group's version.
+    line: &'static str,
+}
+
+/// ServiceGroup and LBNodeAgent, then BGPConfiguration.
+static API_GROUPS: [ApiGroup; 2] = [
+    ApiGroup {
+        name: "purelb.io",
+        kinds: "ServiceGroup or LBNodeAgent",
+        version: "purelb.io/v2",
+        versions: "purelb.io/v2 (or purelb.io/v1 for groups that decide by themselves where they announce)",
+        line: "apiVersion: purelb.io/v2",
+    },
+    ApiGroup {
+        name: "bgp.purelb.io",
+        kinds: "BGPConfiguration (what nodes report, BGPNodeStatus, is not written by hand)",
+        version: "bgp.purelb.io/v1",
+        versions: "bgp.purelb.io/v1",
+        line: "apiVersion: bgp.purelb.io/v1",
+    },
+];
 
 /// Where an object stands and what it is called.
 pub struct Site {
@@ -70,27 +100,49 @@ impl Site {
 pub struct Found {
     /// Where it stands.
     pub site: Site,
-    /// What it says, if it is a group and usable.
-    pub group: Option<Group>,
+    /// What it says, as far as it can be used.
+    pub said: Said,
+}
+
+/// What an object of ours says.
+pub enum Said {
+    /// A group.
+    Group(Group),
+    /// How nodes announce.
+    Agent(AgentConfig),
+    /// How nodes talk BGP.
+    Bgp(Configuration),
+    /// Nothing that can be used.
+    Nothing,
 }
 
 /// What an object is to us.
 enum Sort {
-    Ours { version: String },
+    Ours { version: &'static str },
     Wrong { field: &'static str, fault: Fault },
     Other,
 }
 
-/// The schemas of our CRDs by kind and version; making them takes longer than checking an object by them.
-static SCHEMAS: LazyLock<BTreeMap<(String, String), JSONSchemaProps>> = LazyLock::new(|| {
-    let mut schemas = BTreeMap::new();
-    for crd in crate::crds() {
-        for version in crd.spec.versions {
-            let schema = version.schema.and_then(|schema| schema.open_api_v3_schema).unwrap_or_default();
-            schemas.insert((crd.spec.names.kind.clone(), version.name), schema);
-        }
-    }
-    schemas
+/// One version of one of our kinds. Making the schemas takes longer than checking an object by them.
+struct KindVersion {
+    group: String,
+    kind: String,
+    version: String,
+    schema: JSONSchemaProps,
+}
+
+/// All versions of all our kinds.
+static KINDS: LazyLock<Vec<KindVersion>> = LazyLock::new(|| {
+    let versions = crate::crds().into_iter().flat_map(|crd| {
+        let (group, kind) = (crd.spec.group, crd.spec.names.kind);
+        crd.spec.versions.into_iter().map(move |version| KindVersion {
+            group: group.clone(),
+            kind: kind.clone(),
+            version: version.name,
+            schema: version.schema.and_then(|schema| schema.open_api_v3_schema).unwrap_or_default(),
+        })
+    });
+    versions.collect()
 });
 
 /// Checks objects one by one and remembers those that are ours.
@@ -111,7 +163,7 @@ impl Checker {
         for (path, value) in objects(&document) {
             let site = Site::new(&document, path, value);
             match sort(value) {
-                Sort::Ours { version } => self.ours(site, &version, value, report),
+                Sort::Ours { version } => self.ours(site, version, value, report),
                 Sort::Wrong { field, fault } => report.findings.push(site.finding(Severity::Error, field, &fault)),
                 Sort::Other => report.counts.others += 1,
             }
@@ -119,7 +171,8 @@ impl Checker {
     }
 
     fn ours(&mut self, site: Site, version: &str, value: &Value, report: &mut Report) {
-        let Some(schema) = SCHEMAS.get(&(site.kind.clone(), version.to_owned())) else { return };
+        let known = KINDS.iter().find(|known| known.kind == site.kind && known.version == version);
+        let Some(schema) = known.map(|known| &known.schema) else { return };
         let mut notes = Notes::default();
         check_name(&value["metadata"], &mut notes);
         for path in schema::unknown(schema, value) {
@@ -130,43 +183,81 @@ impl Checker {
         schema::prune(schema, &mut value);
         schema::fill(schema, &mut value);
         let violations = schema::check(schema, &value);
-        let mut group = None;
-        if site.kind == "ServiceGroup" {
-            report.counts.service_groups += 1;
-            if let Some(object) = typed::<ServiceGroup>(value, &violations) {
-                group = notes.reading(read::group(&object));
-                rules::check(&object.spec, version, &mut notes);
-            }
-        } else {
-            report.counts.node_agents += 1;
-            if let Some(object) = typed(value, &violations) {
-                notes.reading(read::agent(&object));
-            }
-        }
+        let said = said(&site.kind, version, value, &violations, &mut notes, &mut report.counts);
         notes.violations(violations);
         let notes = notes.without_consequences();
         report.findings.extend(notes.iter().map(|note| site.finding(note.severity, &note.field, &note.fault)));
-        self.found.push(Found { site, group });
+        self.found.push(Found { site, said });
+    }
+}
+
+/// Reads an object of ours and notes what the reader says of it.
+fn said(
+    kind: &str,
+    version: &str,
+    value: Value,
+    violations: &[Violation],
+    notes: &mut Notes,
+    counts: &mut Counts,
+) -> Said {
+    match kind {
+        "ServiceGroup" => {
+            counts.service_groups += 1;
+            let Some(object) = typed::<ServiceGroup>(value, violations) else { return Said::Nothing };
+            let group = notes.reading(read::group(&object));
+            rules::check(&object.spec, version, notes);
+            group.map_or(Said::Nothing, Said::Group)
+        }
+        "LBNodeAgent" => {
+            counts.node_agents += 1;
+            let Some(object) = typed(value, violations) else { return Said::Nothing };
+            notes.reading(read::agent(&object)).map_or(Said::Nothing, Said::Agent)
+        }
+        "BGPConfiguration" => {
+            counts.bgp_configurations += 1;
+            let Some(object) = typed::<BGPConfiguration>(value, violations) else { return Said::Nothing };
+            let BgpReading { reading, unsupported } = read::bgp(&BgpObject::from(object));
+            for field in unsupported {
+                let reason = Reason::UnsupportedFields { fields: field.clone() };
+                // An unnumbered neighbor is refused with a sentence of its own.
+                if !reading.problems.iter().any(|problem| problem.field == field) {
+                    notes.warning(field, reason);
+                }
+            }
+            notes.reading(reading).map_or(Said::Nothing, Said::Bgp)
+        }
+        _ => {
+            counts.others += 1;
+            Said::Nothing
+        }
     }
 }
 
 fn sort(value: &Value) -> Sort {
     let written = value["apiVersion"].as_str().unwrap_or_default();
     let kind = value["kind"].as_str().unwrap_or_default();
-    let our_kind = SCHEMAS.keys().any(|(known, _)| known == kind);
-    // A kind of ours without a version, or with a slip in it, is ours; the same word in another API group is not.
-    let meant = our_kind && (written.is_empty() || written.contains("purelb"));
-    match written.split_once('/') {
-        Some((API_GROUP, version)) if SCHEMAS.keys().any(|(_, known)| known == version) => {
-            let fault = Fault::KindUnknown { written: kind.to_owned() };
-            if our_kind { Sort::Ours { version: version.to_owned() } } else { Sort::Wrong { field: "kind", fault } }
+    let home = KINDS.iter().find(|known| known.kind == kind).map(|known| known.group.as_str());
+    let home = API_GROUPS.iter().find(|group| Some(group.name) == home);
+    let (named, version) = written.split_once('/').unwrap_or(("", written));
+    let wrong = |field, fault| Sort::Wrong { field, fault };
+    let no_version = |group: &ApiGroup| {
+        let unknown = Fault::VersionUnknown { written: written.to_owned(), instead: group.versions };
+        let missing = Fault::VersionMissing { instead: group.version };
+        wrong("apiVersion", if written.is_empty() { missing } else { unknown })
+    };
+    let Some(group) = API_GROUPS.iter().find(|group| group.name == named) else {
+        // A kind of ours without a version, or with a slip in it, is ours; the same word in another API group is not.
+        let meant = home.filter(|_| written.is_empty() || written.contains("purelb"));
+        return meant.map_or(Sort::Other, no_version);
+    };
+    let version = KINDS.iter().find(|known| known.group == group.name && known.version == version);
+    match (version, home) {
+        (None, _) => no_version(home.unwrap_or(group)),
+        (Some(known), Some(home)) if home.name == group.name => Sort::Ours { version: &known.version },
+        (Some(_), home) => {
+            let instead = home.map_or(group.kinds, |home| home.line);
+            wrong("kind", Fault::KindUnknown { group: group.name, written: kind.to_owned(), instead })
         }
-        other if meant || other.is_some_and(|(group, _)| group == API_GROUP) => {
-            let unknown = Fault::VersionUnknown { written: written.to_owned() };
-            let fault = if written.is_empty() { Fault::VersionMissing } else { unknown };
-            Sort::Wrong { field: "apiVersion", fault }
-        }
-        _ => Sort::Other,
     }
 }
 

@@ -45,7 +45,11 @@ impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let groups = counted(self.service_groups, "ServiceGroup");
         let agents = counted(self.node_agents, "LBNodeAgent");
-        write!(f, "{groups} and {agents} in {}", counted(self.files, "file"))?;
+        let files = counted(self.files, "file");
+        match self.bgp_configurations {
+            0 => write!(f, "{groups} and {agents} in {files}")?,
+            bgp => write!(f, "{groups}, {agents} and {} in {files}", counted(bgp, "BGPConfiguration"))?,
+        }
         if self.others > 0 {
             write!(f, " ({} of other kinds passed over)", counted(self.others, "object"))?;
         }

@@ -1,12 +1,11 @@
 //! What PureLB writes to an LBNodeAgent: its status, and only when it has changed.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use purelb_core::agent::AgentConfig;
 use purelb_core::reason::{Problem, Reason};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{difference, shortened, stored};
+use super::{Past, condition, status_patch, word};
 use crate::node_agent::{LBNodeAgent, LBNodeAgentStatus};
 use crate::read::Reading;
 
@@ -26,16 +25,8 @@ pub fn agent_status(
 ) -> LBNodeAgentStatus {
     let previous = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let (holds, reason, message) = verdict(reading, shadow);
-    let status = if holds { "True" } else { "False" };
-    let before = previous.iter().find(|before| before.type_ == VALID && before.status == status);
-    let own = Condition {
-        type_: VALID.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message: shortened(&message),
-        last_transition_time: before.map_or(Time(stored(now)), |before| before.last_transition_time.clone()),
-        observed_generation: object.metadata.generation,
-    };
+    let past = Past { previous, generation: object.metadata.generation, now };
+    let own = condition(VALID, word(holds), reason, &message, past);
     let others = previous.iter().filter(|condition| condition.type_ != VALID).cloned();
     LBNodeAgentStatus {
         active_leases: i64::try_from(active_leases).ok(),
@@ -45,16 +36,7 @@ pub fn agent_status(
 
 /// The patch of the status subresource that gives an LBNodeAgent this status; `None` if it has it already.
 pub fn agent_patch(object: &LBNodeAgent, wanted: &LBNodeAgentStatus) -> Option<Value> {
-    if object.status.as_ref() == Some(wanted) {
-        return None;
-    }
-    let fields = |status: &LBNodeAgentStatus| match json!(status) {
-        Value::Object(fields) => fields,
-        _ => serde_json::Map::new(),
-    };
-    let before = object.status.as_ref().map(fields).unwrap_or_default();
-    let metadata = json!({"resourceVersion": object.metadata.resource_version, "uid": object.metadata.uid});
-    Some(json!({"metadata": metadata, "status": difference(&before, &fields(wanted))}))
+    status_patch(&object.metadata, object.status.as_ref(), wanted)
 }
 
 /// Whether all of the object is in use, in one word and one sentence.
@@ -78,6 +60,8 @@ fn verdict(reading: &Reading<AgentConfig>, shadow: Option<String>) -> (bool, &'s
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::read;
 

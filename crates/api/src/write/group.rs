@@ -1,12 +1,11 @@
 //! What PureLB writes to a ServiceGroup: its status, and only when it has changed.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use purelb_core::report::{Finding, GroupReport};
-use serde_json::{Map, Value, json};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use purelb_core::report::GroupReport;
+use serde_json::Value;
 
-use super::merge::difference;
-use super::{shortened, stored};
+use super::{Past, condition, status_patch};
 use crate::service_group::{LastValid, ServiceGroup, ServiceGroupStatus};
 
 /// The status that a report stands for.
@@ -22,7 +21,11 @@ pub fn group_status(
 ) -> ServiceGroupStatus {
     let is_ours = |condition: &&Condition| report.findings.iter().any(|ours| ours.aspect.name() == condition.type_);
     let others = previous.iter().filter(|condition| !is_ours(condition)).cloned();
-    let ours = report.findings.iter().map(|finding| condition(finding, previous, generation, now));
+    let past = Past { previous, generation, now };
+    let ours = report
+        .findings
+        .iter()
+        .map(|finding| condition(finding.aspect.name(), word(finding.holds), finding.reason, &finding.sentence, past));
     ServiceGroupStatus {
         announce: report.announce.to_owned(),
         ipam: report.ipam.clone(),
@@ -39,41 +42,11 @@ pub fn group_status(
 
 /// The patch of the status subresource that gives a group this status; `None` if it has it already.
 pub fn group_patch(object: &ServiceGroup, wanted: &ServiceGroupStatus) -> Option<Value> {
-    if object.status.as_ref() == Some(wanted) {
-        return None;
-    }
-    let before = object.status.as_ref().map(fields).unwrap_or_default();
-    let metadata = json!({"resourceVersion": object.metadata.resource_version, "uid": object.metadata.uid});
-    Some(json!({"metadata": metadata, "status": difference(&before, &fields(wanted))}))
-}
-
-fn fields(status: &ServiceGroupStatus) -> Map<String, Value> {
-    match serde_json::to_value(status) {
-        Ok(Value::Object(fields)) => fields,
-        // Plain data with text keys always becomes an object; an empty one would only write too much.
-        _ => Map::new(),
-    }
-}
-
-fn condition(finding: &Finding, previous: &[Condition], generation: Option<i64>, now: Timestamp) -> Condition {
-    let (type_, status) = (finding.aspect.name(), word(finding.holds));
-    let before = previous.iter().find(|before| before.type_ == type_ && before.status == status);
-    Condition {
-        type_: type_.to_owned(),
-        status: status.to_owned(),
-        reason: finding.reason.to_owned(),
-        message: shortened(&finding.sentence),
-        last_transition_time: before.map_or(Time(stored(now)), |before| before.last_transition_time.clone()),
-        observed_generation: generation,
-    }
+    status_patch(&object.metadata, object.status.as_ref(), wanted)
 }
 
 fn word(holds: Option<bool>) -> &'static str {
-    match holds {
-        Some(true) => "True",
-        Some(false) => "False",
-        None => "Unknown",
-    }
+    holds.map_or("Unknown", super::word)
 }
 
 #[cfg(test)]

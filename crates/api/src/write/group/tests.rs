@@ -1,6 +1,8 @@
 //! What `kubectl get servicegroup -o yaml` shows, and when PureLB writes it. IDs are those of the behavioural specification.
 
-use purelb_core::report::{Aspect, Level};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use purelb_core::report::{Aspect, Finding, Level};
+use serde_json::json;
 
 use super::*;
 use crate::crds;
