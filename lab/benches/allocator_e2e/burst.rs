@@ -1,12 +1,13 @@
 //! A thousand Services at once until the last one has its address, beside a raw client with as many writes under way.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::cluster::{AT_ONCE, Cluster, Server, names};
 use crate::daemon::Daemon;
+use crate::effort::Effort;
 use crate::numbers::{median, promise, ratio};
 use crate::witness::Witness;
 
@@ -36,53 +37,53 @@ pub async fn measure_new(cluster: &Cluster) -> Result<()> {
 }
 
 /// From the creation of the group until the last address.
-async fn serve_waiting(cluster: &Cluster, round: usize) -> Result<Duration> {
+async fn serve_waiting(cluster: &Cluster, round: usize) -> Result<(Duration, f64)> {
     let daemon = Daemon::start(cluster).await?;
     let mut witness = Witness::new(cluster.plane.client()?).await?;
     let (names, group) = (names(&format!("waiting-{round}"), SERVICES), format!("group-{round}"));
     cluster.create_all(&names, Server::PureLBFrom(&group)).await?;
     cluster.calm().await?;
-    let begun = Instant::now();
+    let effort = Effort::begin();
     cluster.group(&group, &format!("10.{}.0.0/16", 130 + round)).await?;
-    let took = witness.all(&names).await?.duration_since(begun);
+    let took = effort.until(witness.all(&names).await?);
     daemon.stop().await?;
     cluster.clear().await?;
     Ok(took)
 }
 
 /// From the first patch until the last address; no allocator runs.
-async fn write_waiting(cluster: &Cluster, round: usize) -> Result<Duration> {
+async fn write_waiting(cluster: &Cluster, round: usize) -> Result<(Duration, f64)> {
     let mut witness = Witness::new(cluster.plane.client()?).await?;
     let names = names(&format!("raw-waiting-{round}"), SERVICES);
     let services = cluster.create_all(&names, Server::Raw).await?;
-    let begun = Instant::now();
+    let effort = Effort::begin();
     let (patched, last) = futures::join!(cluster.patch_all(stream::iter(services)), witness.all(&names));
     patched?;
-    let took = last?.duration_since(begun);
+    let took = effort.until(last?);
     cluster.clear().await?;
     Ok(took)
 }
 
 /// From the first creation until the last address.
-async fn serve_new(cluster: &Cluster, round: usize) -> Result<Duration> {
+async fn serve_new(cluster: &Cluster, round: usize) -> Result<(Duration, f64)> {
     let daemon = Daemon::start(cluster).await?;
     let mut witness = Witness::new(cluster.plane.client()?).await?;
     let names = names(&format!("served-{round}"), SERVICES);
-    let begun = Instant::now();
+    let effort = Effort::begin();
     let (created, last) = futures::join!(cluster.create_all(&names, Server::PureLB), witness.all(&names));
     created?;
-    let took = last?.duration_since(begun);
+    let took = effort.until(last?);
     daemon.stop().await?;
     cluster.clear().await?;
     Ok(took)
 }
 
 /// The same with patches by a client that need not watch; no allocator runs.
-async fn write_new(cluster: &Cluster, round: usize) -> Result<Duration> {
+async fn write_new(cluster: &Cluster, round: usize) -> Result<(Duration, f64)> {
     let mut witness = Witness::new(cluster.plane.client()?).await?;
     let names = names(&format!("raw-{round}"), SERVICES);
     let (tell, mut created) = tokio::sync::mpsc::unbounded_channel();
-    let begun = Instant::now();
+    let effort = Effort::begin();
     let creating = stream::iter(&names).map(|name| cluster.create(name, Server::Raw)).buffer_unordered(AT_ONCE);
     // The sender goes with the last creation, and so the patching ends.
     let creating = creating.try_for_each(move |service| {
@@ -93,7 +94,7 @@ async fn write_new(cluster: &Cluster, round: usize) -> Result<Duration> {
     let (creation, patched, last) = futures::join!(creating, patching, witness.all(&names));
     creation?;
     patched?;
-    let took = last?.duration_since(begun);
+    let took = effort.until(last?);
     cluster.clear().await?;
     Ok(took)
 }
@@ -102,21 +103,25 @@ async fn write_new(cluster: &Cluster, round: usize) -> Result<Duration> {
 struct Table {
     what: String,
     ratios: Vec<f64>,
+    efforts: Vec<f64>,
 }
 
 impl Table {
     fn new(what: &str) -> Self {
-        println!("\n{SERVICES} Services, {what}\nallocator        raw   ratio");
-        Self { what: what.to_owned(), ratios: Vec::new() }
+        println!("\n{SERVICES} Services, {what}\nallocator        raw   ratio   processor        raw   ratio");
+        Self { what: what.to_owned(), ratios: Vec::new(), efforts: Vec::new() }
     }
 
-    fn row(&mut self, served: Duration, raw: Duration) {
-        let ratio = ratio(served, raw);
-        println!("{:>7.2} s {:>8.2} s {ratio:>7.2}", served.as_secs_f64(), raw.as_secs_f64());
+    fn row(&mut self, served: (Duration, f64), raw: (Duration, f64)) {
+        let (ratio, effort) = (ratio(served.0, raw.0), served.1 / raw.1);
+        print!("{:>7.2} s {:>8.2} s {ratio:>7.2}", served.0.as_secs_f64(), raw.0.as_secs_f64());
+        println!(" {:>9.2} s {:>8.2} s {effort:>7.2}", served.1, raw.1);
         self.ratios.push(ratio);
+        self.efforts.push(effort);
     }
 
     fn end(&self) {
+        println!("median ratio of processor time {:.2}", median(&self.efforts));
         promise(&format!("{SERVICES} Services {}, median ratio to a raw client", self.what), median(&self.ratios), 1.3);
     }
 }

@@ -6,6 +6,7 @@
 mod burst;
 mod cluster;
 mod daemon;
+mod effort;
 mod latency;
 mod numbers;
 mod size;

@@ -24,8 +24,8 @@ use crate::user::{Dice, GROUPS, Request, User, form};
 const SHORT: u64 = 10;
 /// How many Services there are then, about, and in a longer run.
 const POPULATION: (usize, usize) = (150, 1000);
-/// How long it may take until all is well after the trouble.
-const RECOVERY: Duration = Duration::from_secs(60);
+/// How long it may take until all is well after the trouble, on a machine that is busy with other things as well.
+const RECOVERY: Duration = Duration::from_secs(180);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_happens_no_address_is_given_twice_or_taken_away_unasked() -> Result<()> {

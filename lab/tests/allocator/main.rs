@@ -2,6 +2,7 @@
 
 mod addresses;
 mod agents;
+mod bgp;
 mod chaos;
 mod cluster;
 mod external;

@@ -17,18 +17,16 @@ use purelb_api::{LBNodeAgent, write};
 use tokio::time::Instant;
 
 use super::desk::newer;
-use super::desk::pauses::Pauses;
-use super::job::{AgentOutcome, Job};
+use super::job::{Job, StatusOutcome};
+use super::ledger::Ledger;
 use crate::cluster::known::{Known, Noted};
+use crate::cluster::scope::Key;
 use crate::cluster::watch::Change;
 
 /// At first sight, a Lease that is older than this many of its durations is dead.
 const OLD: u32 = 3;
 /// How long an agent may be away, such as for an update, before it counts as gone for good.
 const ABSENCE: Duration = Duration::from_secs(30);
-
-/// Namespace and name.
-type Key = (String, String);
 
 /// What is known of the node agents.
 #[derive(Debug)]
@@ -41,9 +39,7 @@ pub struct Agents {
     /// From when on it is known who is away, and whether that time has come.
     acquainted: (Option<Instant>, bool),
     objects: Known<Key, LBNodeAgent>,
-    writing: BTreeSet<Key>,
-    pauses: Pauses<Key>,
-    stale: bool,
+    ledger: Ledger,
 }
 
 /// One node, as its Lease shows it.
@@ -64,9 +60,7 @@ impl Agents {
             away: BTreeMap::new(),
             acquainted: (None, false),
             objects: Known::default(),
-            writing: BTreeSet::new(),
-            pauses: Pauses::default(),
-            stale: true,
+            ledger: Ledger::default(),
         }
     }
 
@@ -98,7 +92,7 @@ impl Agents {
                 changed |= member.live;
             }
         }
-        self.stale |= changed;
+        self.note(changed);
         changed
     }
 
@@ -122,7 +116,7 @@ impl Agents {
         };
         let member = Member { live, until, lease };
         drop(self.leases.take(Change::Here((member.lease.node.clone(), member))));
-        self.stale |= changed;
+        self.note(changed);
         changed
     }
 
@@ -134,7 +128,7 @@ impl Agents {
             member.live = false;
             died = true;
         }
-        self.stale |= died;
+        self.note(died);
         died
     }
 
@@ -160,6 +154,13 @@ impl Agents {
         self.away.len() < before || first
     }
 
+    /// Statuses count live nodes.
+    fn note(&mut self, changed: bool) {
+        if changed {
+            self.ledger.touched();
+        }
+    }
+
     fn live(&self) -> impl Iterator<Item = &Member> {
         self.leases.values().filter(|member| member.live)
     }
@@ -172,32 +173,31 @@ impl Agents {
             return self.objects.confirm(&key(object));
         }
         drop(self.objects.take(change.map(|object| (key(&object), *object))));
-        self.stale = true;
+        self.ledger.touched();
     }
 
     /// Nodes have other labels.
     pub fn touched(&mut self) {
-        self.stale = true;
+        self.ledger.touched();
     }
 
     /// Whether some status may have to be written.
     pub fn is_stale(&self, at: Instant) -> bool {
-        self.stale || self.pauses.next().is_some_and(|until| until <= at)
+        self.ledger.is_stale(at)
     }
 
     /// When a status that could not be written is tried again.
     pub fn next_wake(&self) -> Option<Instant> {
-        self.pauses.next()
+        self.ledger.next_wake()
     }
 
     /// The statuses that differ from what the objects show.
     pub fn statuses(&mut self, nodes: &Known<String, NodeView>, now: Timestamp, at: Instant) -> Vec<Job> {
-        self.pauses.due(at);
-        self.stale = false;
-        let ready = |key: &&Key| !self.writing.contains(*key) && !self.pauses.is_paused(key, at);
+        self.ledger.looked(at);
+        let ready = |key: &&Key| self.ledger.is_free(key, at);
         let keys: Vec<Key> = self.objects.iter().map(|(key, _)| key).filter(ready).cloned().collect();
         let jobs: Vec<_> = keys.iter().filter_map(|key| Some((key, self.status(key, nodes, now)?))).collect();
-        self.writing.extend(jobs.iter().map(|(key, _)| (*key).clone()));
+        jobs.iter().for_each(|(key, _)| self.ledger.sent(key));
         jobs.into_iter().map(|(_, job)| job).collect()
     }
 
@@ -219,18 +219,16 @@ impl Agents {
     }
 
     /// A status was written, or could not be.
-    pub fn written(&mut self, namespace: &str, name: &str, outcome: AgentOutcome, at: Instant) {
+    pub fn written(&mut self, namespace: &str, name: &str, outcome: StatusOutcome<LBNodeAgent>, at: Instant) {
         let key = (namespace.to_owned(), name.to_owned());
-        self.writing.remove(&key);
-        self.stale = true;
         match outcome {
-            AgentOutcome::Is(object) => {
-                self.pauses.forget(&key);
+            StatusOutcome::Is(object) => {
+                self.ledger.written(&key);
                 if self.objects.at(&key).is_some_and(|known| newer(version(&object), version(known))) {
                     self.objects.put(key, *object);
                 }
             }
-            AgentOutcome::Failed => drop(self.pauses.failed(&key, at)),
+            StatusOutcome::Failed => drop(self.ledger.failed(&key, at)),
         }
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use futures::future::OptionFuture;
-use kube::Client;
 use prometheus_client::registry::Registry;
 use purelb_api::annotations;
 use purelb_core::alloc::Scope;
@@ -14,7 +13,7 @@ use tracing::info;
 
 use super::metrics::Metrics;
 use super::{Settings, lead};
-use crate::cluster::connection::{config, install_namespace};
+use crate::cluster::connection::{client, config, install_namespace};
 use crate::cluster::leader::Timing;
 use crate::http::{DebugServer, Readiness, Server};
 use crate::logs::{self, Level};
@@ -57,8 +56,8 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
     let dial = logs::start(Level::from_env()).context("cannot set up logging")?;
     let settings = args.settings();
     info!(version = env!("CARGO_PKG_VERSION"), namespace = settings.namespace, "Starting");
-    let client = Client::try_from(config(args.kubeconfig.as_deref()).await?)
-        .context("cannot set up the connection to the API server")?;
+    let config = config(args.kubeconfig.as_deref()).await?;
+    let client = client(&config).context("cannot set up the connection to the API server")?;
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::new(&mut registry));
     let readiness = Readiness::default();
@@ -100,7 +99,26 @@ impl Args {
 
 #[cfg(test)]
 mod tests {
+    use clap::Args as _;
+
     use super::*;
+
+    /// What manifests and charts of every PureLB say, and the defaults they rely on.
+    #[test]
+    fn flags_environment_and_port_have_the_names_they_always_had() {
+        let command = Args::augment_args(clap::Command::new("allocator"));
+        let told = |long: &str| {
+            let arg = command.get_arguments().find(|arg| arg.get_long() == Some(long)).expect(long);
+            let text = |text: &std::ffi::OsStr| text.to_string_lossy().into_owned();
+            (arg.get_env().map(text), arg.get_default_values().iter().map(|value| text(value)).collect::<Vec<_>>())
+        };
+        let env = |name: &str| Some(name.to_owned());
+        assert_eq!(told("port"), (None, vec!["7472".to_owned()]));
+        assert_eq!(told("kubeconfig"), (env("KUBECONFIG"), vec![]));
+        assert_eq!(told("namespace"), (env("PURELB_NAMESPACE"), vec![]));
+        assert_eq!(told("default-announcer"), (env("DEFAULT_ANNOUNCER"), vec![String::new()]));
+        assert_eq!(told("class").1, ["purelb.io/purelb", "purelb.io/purelbv2"], "both, unless told otherwise");
+    }
 
     #[test]
     fn k8s_7_the_install_namespace_is_what_was_said_without_blanks() {

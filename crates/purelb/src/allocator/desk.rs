@@ -20,7 +20,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 use purelb_api::LBNodeAgent;
-use purelb_api::read::{AgentLease, GroupObject, NodeView, ServiceRecord};
+use purelb_api::read::{AgentLease, BgpObject, GroupObject, NodeView, ServiceRecord};
 use purelb_core::alloc::{Scope, Wish};
 use purelb_core::book::{Book, Surroundings};
 use purelb_core::pool::ServiceKey;
@@ -29,6 +29,7 @@ use purelb_core::report::Stock;
 use tokio::time::Instant;
 
 use super::agents::Agents;
+use super::bgp::Configurations;
 use super::groups::Groups;
 use super::job::{Done, Job};
 use crate::cluster::known::Known;
@@ -61,6 +62,8 @@ pub enum News {
     Lease(Change<Option<AgentLease>>),
     /// About LBNodeAgents.
     Agent(Change<Box<LBNodeAgent>>),
+    /// About BGPConfigurations.
+    Bgp(Change<Box<BgpObject>>),
 }
 
 /// Something to count.
@@ -126,9 +129,14 @@ pub struct Desk {
     groups: Groups,
     nodes: Known<String, NodeView>,
     agents: Agents,
+    configurations: Configurations,
     surroundings: Surroundings,
     book: Book,
     phase: Phase,
+    /// Until when a write of an earlier leader may still arrive; `None` once that time was seen to be over.
+    late_until: Option<Instant>,
+    /// Services that could not be touched, and were waited for until no earlier leader could be writing to them.
+    untouched: Vec<ServiceKey>,
     /// Services to look at, in the order in which they came.
     queue: VecDeque<ServiceKey>,
     queued: BTreeSet<ServiceKey>,
@@ -162,9 +170,12 @@ impl Desk {
             groups: Groups::new(install_namespace),
             nodes: Known::default(),
             agents: Agents::new(at),
+            configurations: Configurations::new(install_namespace),
             surroundings: Surroundings::default(),
             book: Book::default(),
             phase: Phase::Gathering,
+            late_until: Some(at + fence::LATEST_ARRIVAL),
+            untouched: Vec::new(),
             queue: VecDeque::new(),
             queued: BTreeSet::new(),
             busy: BTreeMap::new(),
@@ -188,8 +199,9 @@ impl Desk {
             News::Node(change) => self.hear_of_nodes(change),
             News::Lease(change) => self.outdated.surroundings |= self.agents.hear(change, now, at),
             News::Agent(change) => self.agents.take(change),
+            News::Bgp(change) => self.configurations.take(change),
         }
-        self.advance();
+        self.advance(at);
         self.refresh();
     }
 
@@ -213,16 +225,18 @@ impl Desk {
             Done::Released(release, result) => self.released(&release, result.err(), at),
             Done::Counted(socket, group, result) => self.counted(&socket, &group, result.ok(), at),
             Done::Agent(namespace, name, outcome) => self.agents.written(&namespace, &name, outcome, at),
+            Done::Bgp(namespace, name, outcome) => self.configurations.written(&(namespace, name), outcome, at),
             Done::Told => {}
             Done::Record(outcome) => self.recorded(outcome, at),
             Done::Group(namespace, name, outcome) => self.groups.written(&namespace, &name, outcome, at),
         }
-        self.advance();
+        self.advance(at);
     }
 
     /// The next thing to ask of the API server, if there is one.
     pub fn next_job(&mut self, now: Timestamp, at: Instant) -> Option<Job> {
         self.wake(at);
+        self.advance(at);
         if let Some(job) = self.ready.pop_front() {
             return Some(job);
         }
@@ -237,7 +251,7 @@ impl Desk {
         None
     }
 
-    /// Statuses of groups and LBNodeAgents to write, once there is nothing more urgent to do.
+    /// Statuses of groups, LBNodeAgents and BGPConfigurations to write, once there is nothing more urgent to do.
     pub fn statuses(&mut self, now: Timestamp, at: Instant) -> Vec<Job> {
         if self.phase != Phase::Deciding {
             return Vec::new();
@@ -245,6 +259,9 @@ impl Desk {
         let mut jobs = Vec::new();
         if self.agents.is_stale(at) {
             jobs = self.agents.statuses(&self.nodes, now, at);
+        }
+        if self.configurations.is_stale(at) {
+            jobs.extend(self.configurations.statuses(now, at));
         }
         if self.groups.is_stale(at) {
             jobs.extend(self.group_statuses(now, at));
@@ -259,26 +276,24 @@ impl Desk {
 
     /// Whether some status may have to be written.
     pub fn has_status(&self, at: Instant) -> bool {
-        self.phase == Phase::Deciding && (self.groups.is_stale(at) || self.agents.is_stale(at))
+        let stale = self.groups.is_stale(at) || self.agents.is_stale(at) || self.configurations.is_stale(at);
+        self.phase == Phase::Deciding && stale
     }
 
     /// When something is to be done although nothing happens.
     pub fn next_wake(&self) -> Option<Instant> {
         [
+            self.late_until.filter(|_| matches!(self.phase, Phase::Fencing(_))),
             self.pauses.next(),
             self.externals.next_wake(),
             self.record.next_wake(),
             self.groups.next_wake(),
             self.agents.next_wake(),
+            self.configurations.next_wake(),
         ]
         .into_iter()
         .flatten()
         .min()
-    }
-
-    /// Whether decisions are taken: everything is known and the fence stands.
-    pub fn is_deciding(&self) -> bool {
-        self.phase == Phase::Deciding
     }
 
     /// The groups with their pools, for metrics and the curious.

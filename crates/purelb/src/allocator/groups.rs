@@ -14,8 +14,8 @@ use purelb_core::service::ServiceView;
 use tokio::time::Instant;
 
 use super::desk::newer;
-use super::desk::pauses::Pauses;
 use super::job::{GroupOutcome, Job};
+use super::ledger::Ledger;
 use crate::cluster::known::Known;
 use crate::cluster::scope::{Key, out_of_scope};
 use crate::cluster::watch::Change;
@@ -36,12 +36,7 @@ pub struct Groups {
     /// Why a group is not in use, for those that cannot be used.
     refused: BTreeMap<Key, Problem>,
     out_of_scope: BTreeSet<Key>,
-    /// Groups whose status is being written.
-    writing: BTreeSet<Key>,
-    /// Groups whose status could not be written.
-    pauses: Pauses<Key>,
-    /// Whether the statuses may say something old.
-    stale: bool,
+    ledger: Ledger,
 }
 
 impl Groups {
@@ -53,9 +48,7 @@ impl Groups {
             usable: Vec::new(),
             refused: BTreeMap::new(),
             out_of_scope: BTreeSet::new(),
-            writing: BTreeSet::new(),
-            pauses: Pauses::default(),
-            stale: true,
+            ledger: Ledger::default(),
         }
     }
 
@@ -70,7 +63,9 @@ impl Groups {
         }
         let change = change.map(|read| (key(&read.object), Entry::new(*read)));
         let changed = !self.entries.take(change).is_empty();
-        self.stale |= changed;
+        if changed {
+            self.ledger.touched();
+        }
         changed
     }
 
@@ -81,17 +76,17 @@ impl Groups {
 
     /// Holdings have changed, so statuses have to be looked at.
     pub fn touched(&mut self) {
-        self.stale = true;
+        self.ledger.touched();
     }
 
     /// Whether some status may have to be written.
     pub fn is_stale(&self, at: Instant) -> bool {
-        self.stale || self.pauses.next().is_some_and(|until| until <= at)
+        self.ledger.is_stale(at)
     }
 
     /// When a status that could not be written is tried again.
     pub fn next_wake(&self) -> Option<Instant> {
-        self.pauses.next()
+        self.ledger.next_wake()
     }
 
     /// Finds out anew which groups count; whether the answer is another than before.
@@ -110,7 +105,9 @@ impl Groups {
         let usable: Vec<_> = candidates.into_iter().filter(|group| !refused.contains_key(&group_key(group))).collect();
         let changed = usable != self.usable || refused != self.refused;
         (self.usable, self.refused) = (usable, refused);
-        self.stale |= changed;
+        if changed {
+            self.ledger.touched();
+        }
         changed
     }
 
@@ -149,10 +146,9 @@ impl Groups {
         now: Timestamp,
         at: Instant,
     ) -> Vec<Job> {
-        self.pauses.due(at);
-        self.stale = false;
+        self.ledger.looked(at);
         let census = Census::take(book, services);
-        let keys = self.entries.iter().map(|(key, _)| key).filter(|key| !self.pauses.is_paused(key, at));
+        let keys = self.entries.iter().map(|(key, _)| key).filter(|key| self.ledger.is_free(key, at));
         let keys: Vec<Key> = keys.cloned().collect();
         let mut jobs = Vec::new();
         for key in keys {
@@ -164,7 +160,7 @@ impl Groups {
     }
 
     fn status_of(&mut self, key: &Key, report: &GroupReport, now: Timestamp) -> Option<Job> {
-        let entry = self.entries.at(key).filter(|_| !self.writing.contains(key))?;
+        let entry = self.entries.at(key)?;
         let object = &entry.read.object;
         let previous = object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
         let last_valid = read::last_valid(&entry.read);
@@ -172,7 +168,7 @@ impl Groups {
         let patch = write::group_patch(object, &wanted)?;
         let notices = self.notices(key, entry, report);
         let group = Box::new(object.metadata.clone());
-        self.writing.insert(key.clone());
+        self.ledger.sent(key);
         Some(Job::PatchGroup { group, patch, notices })
     }
 
@@ -238,22 +234,20 @@ impl Groups {
     /// A status was written, or could not be.
     pub fn written(&mut self, namespace: &str, name: &str, outcome: GroupOutcome, at: Instant) {
         let key = (namespace.to_owned(), name.to_owned());
-        self.writing.remove(&key);
-        self.stale = true;
         match outcome {
             GroupOutcome::Is(read) => {
-                self.pauses.forget(&key);
+                self.ledger.written(&key);
                 if self.entries.at(&key).is_some_and(|known| newer(version(&read), version(&known.read))) {
                     self.entries.put(key, Entry::new(*read));
                 }
             }
             // Once, the newer object is on its way; again and again, somebody writes as fast as we do.
             GroupOutcome::Conflict => {
-                if self.pauses.failed(&key, at) == 1 {
-                    self.pauses.end(&key);
+                if self.ledger.failed(&key, at) == 1 {
+                    self.ledger.hurry(&key);
                 }
             }
-            GroupOutcome::Refused(_) | GroupOutcome::Unsure(_) => drop(self.pauses.failed(&key, at)),
+            GroupOutcome::Refused(_) | GroupOutcome::Unsure(_) => drop(self.ledger.failed(&key, at)),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use kube::api::ObjectMeta;
 use purelb_api::LBNodeAgent;
 use purelb_api::holders::Holders;
-use purelb_api::read::{GroupObject, ServiceRecord};
+use purelb_api::read::{BgpObject, GroupObject, ServiceRecord};
 use purelb_core::alloc::{ExternalRequest, Notice};
 use purelb_core::pool::ServiceKey;
 use purelb_core::reason::Reason;
@@ -61,6 +61,20 @@ pub enum Job {
         /// The object, for its name.
         agent: Box<ObjectMeta>,
         /// The merge patch.
+        patch: Value,
+    },
+    /// Patch a BGPConfiguration's status.
+    PatchBgp {
+        /// The object, for its name.
+        object: Box<ObjectMeta>,
+        /// The merge patch.
+        patch: Value,
+    },
+    /// Let a deleted BGPConfiguration go.
+    ReleaseBgp {
+        /// The object, for its name.
+        object: Box<ObjectMeta>,
+        /// The merge patch of its metadata.
         patch: Value,
     },
     /// Tell something about a Service without writing to it.
@@ -137,11 +151,11 @@ pub enum GroupOutcome {
     Unsure(String),
 }
 
-/// How the write of an LBNodeAgent's status went.
+/// How the write of an LBNodeAgent's or a BGPConfiguration's status went.
 #[derive(Clone, Debug)]
-pub enum AgentOutcome {
+pub enum StatusOutcome<T> {
     /// The object looks like this now.
-    Is(Box<LBNodeAgent>),
+    Is(Box<T>),
     /// It was not written, or nobody knows.
     Failed,
 }
@@ -171,7 +185,9 @@ pub enum Done {
     /// The record of external holders was read or written, or why not.
     Record(RecordOutcome),
     /// An LBNodeAgent's status was written, or not.
-    Agent(String, String, AgentOutcome),
+    Agent(String, String, StatusOutcome<LBNodeAgent>),
+    /// A BGPConfiguration was written, or not.
+    Bgp(String, String, StatusOutcome<BgpObject>),
     /// Something was told.
     Told,
     /// A group's status was written, or why not.

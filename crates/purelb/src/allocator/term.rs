@@ -11,16 +11,16 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::watcher;
 use purelb_api::LBNodeAgent;
-use purelb_api::read::{self, GroupObject, ServiceObject};
+use purelb_api::read::{self, BgpObject, GroupObject, ServiceObject};
 use tokio::time::{Instant, sleep_until};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::Settings;
 use super::desk::{Desk, News};
 use super::inspect::{self, Questions};
 use super::job::{Done, Job};
 use super::work::Workshop;
-use crate::cluster::watch::changes;
+use crate::cluster::watch::{changes, changes_if_any};
 
 /// How many jobs may be under way at the API server. Calls to IPAMs have room of their own, which the desk keeps small.
 const AT_ONCE: usize = 32;
@@ -124,6 +124,9 @@ impl<'a> Shift<'a> {
             self.status_at = now + STATUS_PACE;
         }
         if self.desk.is_deciding() && !std::mem::replace(&mut self.decided, true) {
+            for svc in self.desk.untouched() {
+                warn!(%svc, "cannot be written to; no earlier leader can be writing to it any more, so that others are served");
+            }
             info!(term = self.term, "everything is known and fenced: addresses are given out");
         }
     }
@@ -151,11 +154,13 @@ fn watches(workshop: &Workshop, namespace: &str) -> impl Stream<Item = News> + U
     let nodes = changes("nodes", Api::<Node>::all(client.clone()), watcher::Config::default());
     let leases = changes("leases", Api::<Lease>::namespaced(client.clone(), namespace), watcher::Config::default());
     let agents = changes("lbnodeagents", Api::<LBNodeAgent>::all(client.clone()), watcher::Config::default());
+    let bgp = changes_if_any("bgpconfigurations", Api::<BgpObject>::all(client.clone()), watcher::Config::default());
     select_all([
         services.map(|change| News::Service(change.map(|object| Box::new(read::service(&object))))).boxed(),
         groups.map(|change| News::Group(change.map(Box::new))).boxed(),
         nodes.map(|change| News::Node(change.map(|object| read::node(&object)))).boxed(),
         leases.map(|change| News::Lease(change.map(|object| read::agent_lease(&object)))).boxed(),
         agents.map(|change| News::Agent(change.map(Box::new))).boxed(),
+        bgp.map(|change| News::Bgp(change.map(Box::new))).boxed(),
     ])
 }

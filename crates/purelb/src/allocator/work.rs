@@ -1,14 +1,15 @@
 //! Doing what the desk wants done: each job is a few calls, and its end is told to the desk.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
-use kube::{Api, Client, Error};
-use purelb_api::LBNodeAgent;
+use kube::{Api, Client, Error, Resource};
 use purelb_api::holders::{Holders, RECORD};
 use purelb_api::read::{self, GroupObject, ServiceObject};
 use purelb_core::alloc::{ExternalRequest, Notice};
@@ -16,12 +17,13 @@ use purelb_core::pool::ServiceKey;
 use purelb_core::reason::Reason;
 use purelb_core::report::Stock;
 use purelb_ipam::{Ipam, IpamError, Stats, Wanted};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
-use super::job::{AgentOutcome, Done, GroupOutcome, Job, NoAddress, Outcome, RecordOutcome, Release};
+use super::job::{Done, GroupOutcome, Job, NoAddress, Outcome, RecordOutcome, Release, StatusOutcome};
 use super::metrics::Metrics;
 use crate::cluster::leader::Leadership;
 use crate::cluster::recorder::Recorder;
@@ -82,8 +84,16 @@ impl Workshop {
                 Done::Counted(socket, group, result)
             }
             Job::PatchAgent { agent, patch } => {
-                let outcome = self.patch_agent(term, &agent, &patch).await;
+                let outcome = self.patch_object(term, &agent, &patch, true).await;
                 Done::Agent(agent.namespace.unwrap_or_default(), agent.name.unwrap_or_default(), outcome)
+            }
+            Job::PatchBgp { object, patch } => {
+                let outcome = self.patch_object(term, &object, &patch, true).await;
+                Done::Bgp(object.namespace.unwrap_or_default(), object.name.unwrap_or_default(), outcome)
+            }
+            Job::ReleaseBgp { object, patch } => {
+                let outcome = self.patch_object(term, &object, &patch, false).await;
+                Done::Bgp(object.namespace.unwrap_or_default(), object.name.unwrap_or_default(), outcome)
             }
             Job::Tell { service: (service, uid), notice } => {
                 self.tell(&reference("v1", "Service", &metadata(&service, uid)), vec![notice]);
@@ -160,21 +170,28 @@ impl Workshop {
         outcome.1
     }
 
-    async fn patch_agent(&self, term: u64, agent: &ObjectMeta, patch: &Value) -> AgentOutcome {
+    /// Patches an object of ours, or its status.
+    async fn patch_object<K>(&self, term: u64, object: &ObjectMeta, patch: &Value, status: bool) -> StatusOutcome<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
         if !self.may_write(term) {
-            return AgentOutcome::Failed;
+            return StatusOutcome::Failed;
         }
         let (namespace, name) =
-            (agent.namespace.as_deref().unwrap_or_default(), agent.name.as_deref().unwrap_or_default());
-        let api: Api<LBNodeAgent> = Api::namespaced(self.client.clone(), namespace);
+            (object.namespace.as_deref().unwrap_or_default(), object.name.as_deref().unwrap_or_default());
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-        match timeout(PATIENCE, api.patch_status(name, &params, &patch)).await {
-            Ok(Ok(object)) => AgentOutcome::Is(Box::new(object)),
+        let call = async {
+            if status { api.patch_status(name, &params, &patch).await } else { api.patch(name, &params, &patch).await }
+        };
+        match timeout(PATIENCE, call).await {
+            Ok(Ok(object)) => StatusOutcome::Is(Box::new(object)),
             Ok(Err(error)) => {
-                debug!(lbna = name, namespace, %error, "the LBNodeAgent's status could not be written; it is tried again");
-                AgentOutcome::Failed
+                debug!(kind = %K::kind(&()), name, namespace, %error, "the object could not be written; it is tried again");
+                StatusOutcome::Failed
             }
-            Err(_) => AgentOutcome::Failed,
+            Err(_) => StatusOutcome::Failed,
         }
     }
 

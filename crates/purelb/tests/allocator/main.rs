@@ -1,5 +1,6 @@
 //! The allocator as a cluster sees it: real daemons on an API server in memory, judged by what the objects say.
 
+mod bgp;
 mod cluster;
 mod external;
 mod handover;

@@ -159,7 +159,7 @@ fn a_status_that_cannot_be_written_is_tried_with_growing_pauses() {
     let mut writes = 0;
     while town.at < end {
         writes += town.agents.statuses(&nodes(&[]), Timestamp::UNIX_EPOCH, town.at).len();
-        town.agents.written("home", "default", AgentOutcome::Failed, town.at);
+        town.agents.written("home", "default", StatusOutcome::Failed, town.at);
         town.at = town.agents.next_wake().expect("it is tried again");
     }
     assert!((8..40).contains(&writes), "{writes}");

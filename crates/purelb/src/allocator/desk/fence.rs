@@ -2,6 +2,7 @@
 //! decided.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use purelb_api::read::ServiceRecord;
@@ -9,13 +10,31 @@ use purelb_api::write;
 use purelb_core::alloc::{Decision, decide};
 use purelb_core::book::Book;
 use purelb_core::pool::ServiceKey;
+use tokio::time::Instant;
 
 use super::{Busy, Desk, Phase};
 use crate::allocator::job::Job;
 
+/// How long after the start of a term a write of an earlier leader may still arrive.
+///
+/// An earlier leader has sent its last write before the term begins, and hangs up when it gets no answer within 4 s. One
+/// that was stopped, or whose machine died, does not hang up: the API server then goes on with the write until its own
+/// limit is over, which is 34 s for whatever a client asks. The rest is margin, for the way there and for etcd.
+pub(super) const LATEST_ARRIVAL: Duration = Duration::from_secs(45);
+
 impl Desk {
+    /// Whether decisions are taken: everything is known and the fence stands.
+    pub fn is_deciding(&self) -> bool {
+        self.phase == Phase::Deciding
+    }
+
+    /// Services that could not be touched before decisions were taken.
+    pub fn untouched(&self) -> &[ServiceKey] {
+        &self.untouched
+    }
+
     /// From gathering to fencing to deciding.
-    pub(super) fn advance(&mut self) {
+    pub(super) fn advance(&mut self, at: Instant) {
         if self.phase == Phase::Gathering && self.is_complete() {
             self.groups.refresh();
             let (groups, refused) = self.groups.assembled();
@@ -25,6 +44,7 @@ impl Desk {
             all.iter().for_each(|key| self.enter(key));
             self.fence();
         }
+        self.excuse_untouchable(at);
         if matches!(&self.phase, Phase::Fencing(left) if left.is_empty()) {
             self.phase = Phase::Deciding;
             self.unshown = true;
@@ -90,7 +110,24 @@ impl Desk {
         }
     }
 
-    /// A Service needs no touch any more: it is gone, or nobody may write to it.
+    /// A Service that cannot be touched, because a webhook refuses it or answers with errors, keeps all others waiting
+    /// until no earlier leader can be writing to it any more, and no longer.
+    ///
+    /// Not before: that a write is refused to this leader now does not say that it is refused to the last one, whose
+    /// write may be past the webhook already.
+    fn excuse_untouchable(&mut self, at: Instant) {
+        let Phase::Fencing(left) = &mut self.phase else { return };
+        if self.late_until.is_some_and(|until| at < until) {
+            return;
+        }
+        self.late_until = None;
+        let (stuck, still): (BTreeSet<_>, BTreeSet<_>) =
+            std::mem::take(left).into_iter().partition(|key| self.pauses.is_troubled(key));
+        *left = still;
+        self.untouched.extend(stuck);
+    }
+
+    /// A Service that is gone needs no touch: a write to it finds nothing, or a namesake with another uid.
     pub(super) fn excuse(&mut self, key: &ServiceKey) {
         if let Phase::Fencing(left) = &mut self.phase {
             left.remove(key);

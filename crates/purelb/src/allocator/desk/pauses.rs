@@ -44,6 +44,11 @@ impl<K: Ord + Clone> Pauses<K> {
         self.troubles.get(key).and_then(|trouble| trouble.until).is_some_and(|until| until > at)
     }
 
+    /// Whether the last attempt went wrong.
+    pub fn is_troubled(&self, key: &K) -> bool {
+        self.troubles.contains_key(key)
+    }
+
     /// The pause is over before its time, but the failures stay counted.
     pub fn end(&mut self, key: &K) {
         if let Some(trouble) = self.troubles.get_mut(key) {

@@ -26,15 +26,30 @@ impl Desk {
         }
     }
 
-    /// A Service was seen; while something is under way about it, the claim stands as it is.
+    /// A Service was seen; while something is under way about it, its claim stands, and what it shows is its own as well.
     fn notice(&mut self, key: &ServiceKey) {
         if self.phase == Phase::Gathering {
             return;
         }
-        if !self.busy.contains_key(key) {
+        if self.busy.contains_key(key) {
+            self.enter_beside_claim(key);
+        } else {
             self.enter(key);
         }
         self.enqueue(key);
+    }
+
+    /// Somebody else may have given a Service an address while a job about it is under way or pauses: nobody else may get
+    /// that one either. When the job ends, exactly what the Service shows is entered.
+    fn enter_beside_claim(&mut self, key: &ServiceKey) {
+        let Some(record) = self.services.at(key) else { return };
+        let mut addrs = self.book.holding(key).map(|held| held.addrs.clone()).unwrap_or_default();
+        let before = addrs.len();
+        addrs.extend(record.view.addresses().into_iter().filter(|addr| !addrs.contains(addr)).collect::<Vec<_>>());
+        if addrs.len() > before {
+            self.book.hold(Holding { uid: record.view.uid.clone(), claim: record.view.claim(), addrs });
+            self.touched();
+        }
     }
 
     /// A Service has left the watch: deleted, or retyped. What it held is free at once, unless a write is under way.

@@ -23,18 +23,18 @@ impl Desk {
             Outcome::Gone => self.settle_gone(key),
             Outcome::Conflict => self.read_again(key, at),
             // That it is refused now does not say what became of the first attempt.
-            Outcome::Refused(_) if !busy.unsure => self.refused(key, at),
-            Outcome::Refused(_) | Outcome::Unsure(_) => self.retry(key, Busy { unsure: true, ..busy }, at),
-            Outcome::NotSent => self.retry(key, busy, at),
+            Outcome::Refused(why) if !busy.unsure => self.refused(key, why, at),
+            Outcome::Refused(_) | Outcome::Unsure(_) => drop(self.retry(key, Busy { unsure: true, ..busy }, at)),
+            Outcome::NotSent => drop(self.retry(key, busy, at)),
             Outcome::Answer(answer) => self.answered(key, &busy.job, answer, now, at),
         }
         self.review(key);
     }
 
-    /// The very same once more, after a pause.
-    fn retry(&mut self, key: &ServiceKey, busy: Busy, at: Instant) {
-        self.pauses.failed(key, at);
+    /// The very same once more, after a pause. Answers with how often it went wrong in a row.
+    fn retry(&mut self, key: &ServiceKey, busy: Busy, at: Instant) -> u32 {
         self.busy.insert(key.clone(), busy);
+        self.pauses.failed(key, at)
     }
 
     /// Somebody was faster. What was claimed in vain is taken back when the truth is known.
@@ -49,13 +49,17 @@ impl Desk {
     }
 
     /// The API server refused the write, so nothing was written: what was claimed is free, and after a pause the truth is
-    /// read.
-    ///
-    /// A refused touch is as good as a touch: what is refused to this leader is refused to the last one.
-    fn refused(&mut self, key: &ServiceKey, at: Instant) {
+    /// read. The Service's condition cannot say so, an Event can: once, however often it is tried.
+    fn refused(&mut self, key: &ServiceKey, why: String, at: Instant) {
         self.enter(key);
-        self.retry(key, Busy::with(Job::Read { service: key.clone() }), at);
-        self.excuse(key);
+        if self.retry(key, Busy::with(Job::Read { service: key.clone() }), at) > 1 {
+            return;
+        }
+        let Some(record) = self.services.at(key) else { return };
+        let reason = Reason::WriteRefused { why };
+        let notice = Notice { severity: Severity::Warning, reason: reason.name(), message: reason.to_string() };
+        self.ready.push_back(Job::Tell { service: (key.clone(), record.view.uid.clone()), notice });
+        self.tallies.push(Tally::Refused(record.view.asks.group.clone(), reason));
     }
 
     fn settle_as(&mut self, key: &ServiceKey, record: ServiceRecord, busy: &Busy) {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use purelb_api::read;
+use purelb_core::alloc::Notice;
 use serde_json::{Value, json};
 
 use super::*;
@@ -12,7 +13,15 @@ use crate::allocator::job::Outcome;
 
 mod chaos;
 mod external;
+mod fence;
 mod stories;
+
+const UNKNOWN: fn() -> Outcome = || Outcome::Unsure("no answer".to_owned());
+const REFUSED: fn() -> Outcome = || Outcome::Refused("not allowed".to_owned());
+
+fn is_read(job: &Job) -> bool {
+    matches!(job, Job::Read { .. })
+}
 
 /// The Services as an API server has them.
 #[derive(Default)]
@@ -108,15 +117,30 @@ struct Town {
     api: Api,
     desk: Desk,
     at: Instant,
+    /// What Services were told without a write.
+    told: Vec<(ServiceKey, Notice)>,
 }
 
 impl Town {
     /// A desk in its first term that knows the groups and all Services, and has done nothing yet.
     fn new(groups: Vec<GroupObject>, api: Api) -> Self {
-        let mut town = Self { api, desk: desk(1), at: Instant::now() };
-        for news in opening(groups, &town.api) {
-            town.hear(news);
+        let at = Instant::now();
+        let mut town = Self { api, desk: desk(1, at), at, told: Vec::new() };
+        town.open(groups);
+        town
+    }
+
+    /// The desk hears everything there is.
+    fn open(&mut self, groups: Vec<GroupObject>) {
+        for news in opening(groups, &self.api) {
+            self.hear(news);
         }
+    }
+
+    /// Another leader takes over, with fresh lists; nothing that the last one believed survives.
+    fn succeeded(self, groups: Vec<GroupObject>) -> Self {
+        let mut town = Self { desk: desk(2, self.at), ..self };
+        town.open(groups);
         town
     }
 
@@ -157,8 +181,14 @@ impl Town {
         record(&self.api.services.remove(name).unwrap())
     }
 
+    /// The next job for the API server; what is only told is remembered.
     fn job(&mut self) -> Option<Job> {
-        self.desk.next_job(self.now(), self.at)
+        loop {
+            match self.desk.next_job(self.now(), self.at)? {
+                Job::Tell { service: (service, _), notice } => self.told.push((service, notice)),
+                job => return Some(job),
+            }
+        }
     }
 
     fn jobs(&mut self) -> Vec<Job> {
@@ -196,8 +226,8 @@ impl Town {
     }
 }
 
-fn desk(term: u64) -> Desk {
-    Desk::new(Scope { classes: Vec::new(), default_announcer: true }, "home", term, Instant::now())
+fn desk(term: u64, at: Instant) -> Desk {
+    Desk::new(Scope { classes: Vec::new(), default_announcer: true }, "home", term, at)
 }
 
 /// What a new desk hears first.

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::fence::LIFE_OF_A_WRITE;
 use super::*;
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -29,7 +30,7 @@ enum Event {
     Reach(usize),
     /// A job in flight ends.
     Arrive(usize, Fate),
-    /// A write that nobody waits for any more arrives.
+    /// A write that nobody waits for any more arrives, unless it is too old.
     Late(usize),
     Wait(u64),
     /// A new leader; what the last one sent may still arrive.
@@ -67,7 +68,8 @@ fn event() -> impl Strategy<Value = Event> {
         4 => (0..8usize).prop_map(Event::Reach),
         10 => (0..8usize, fate).prop_map(|(n, fate)| Event::Arrive(n, fate)),
         4 => (0..8usize).prop_map(Event::Late),
-        3 => (1..90u64).prop_map(Event::Wait),
+        4 => (1..5u64).prop_map(Event::Wait),
+        1 => (5..90u64).prop_map(Event::Wait),
         2 => Just(Event::NewLeader),
     ]
 }
@@ -77,16 +79,17 @@ struct World {
     pool: usize,
     versions: u64,
     news: VecDeque<News>,
-    /// Jobs in flight, with the answer if they have reached the API server.
-    flying: Vec<(Job, Option<Outcome>)>,
-    /// Patches that may still arrive.
-    late: Vec<Job>,
+    /// Jobs in flight, with the time they were sent and the answer if they have reached the API server.
+    flying: Vec<(Job, Instant, Option<Outcome>)>,
+    /// Patches that may still arrive, and until when.
+    late: Vec<(Job, Instant)>,
     term: u64,
 }
 
 impl World {
     fn new() -> Self {
-        let town = Town { api: Api::default(), desk: desk(0), at: Instant::now() };
+        let at = Instant::now();
+        let town = Town { api: Api::default(), desk: desk(0, at), at, told: Vec::new() };
         let mut world =
             Self { town, pool: 0, versions: 0, news: VecDeque::new(), flying: vec![], late: vec![], term: 0 };
         world.lead();
@@ -101,9 +104,10 @@ impl World {
     /// A new leader with fresh lists; what the last one sent is still on its way.
     fn lead(&mut self) {
         self.term += 1;
-        let sent = self.flying.drain(..).filter(|(_, answer)| answer.is_none()).map(|(job, _)| job);
-        self.late.extend(sent.filter(|job| matches!(job, Job::Patch { .. })));
-        self.town.desk = desk(self.term);
+        let open =
+            self.flying.drain(..).filter(|(job, _, answer)| answer.is_none() && matches!(job, Job::Patch { .. }));
+        self.late.extend(open.map(|(job, sent, _)| (job, sent + LIFE_OF_A_WRITE)));
+        self.town.desk = desk(self.term, self.town.at);
         let groups = vec![self.group()];
         self.news = opening(groups, &self.town.api);
     }
@@ -185,20 +189,26 @@ impl World {
             Event::Send(some) => self.send(some),
             Event::Reach(n) if !self.flying.is_empty() => {
                 let n = n % self.flying.len();
-                if self.flying[n].1.is_none() {
+                if self.flying[n].2.is_none() {
                     let job = self.flying[n].0.clone();
-                    self.flying[n].1 = Some(self.apply(&job));
+                    self.flying[n].2 = Some(self.apply(&job));
                 }
             }
             Event::Arrive(n, fate) if !self.flying.is_empty() => self.arrive(n, fate),
             Event::Late(n) if !self.late.is_empty() => {
-                let job = self.late.swap_remove(n % self.late.len());
+                let (job, _) = self.late.swap_remove(n % self.late.len());
                 self.apply(&job);
             }
-            Event::Wait(seconds) => self.town.wait(Duration::from_secs(seconds)),
+            Event::Wait(seconds) => self.wait(Duration::from_secs(seconds)),
             Event::NewLeader => self.lead(),
             _ => {}
         }
+    }
+
+    /// Time passes, and what was sent too long ago arrives no more.
+    fn wait(&mut self, pause: Duration) {
+        self.town.wait(pause);
+        self.late.retain(|(_, until)| self.town.at < *until);
     }
 
     fn exists(&self, n: usize) -> bool {
@@ -220,12 +230,12 @@ impl World {
     }
 
     fn send(&mut self, some: usize) {
-        let jobs: Vec<_> = std::iter::from_fn(|| self.town.job()).take(some).map(|job| (job, None)).collect();
-        self.flying.extend(jobs);
+        let jobs: Vec<_> = std::iter::from_fn(|| self.town.job()).take(some).collect();
+        self.flying.extend(jobs.into_iter().map(|job| (job, self.town.at, None)));
     }
 
     fn arrive(&mut self, n: usize, fate: Fate) {
-        let (job, answer) = self.flying.swap_remove(n % self.flying.len());
+        let (job, sent, answer) = self.flying.swap_remove(n % self.flying.len());
         let unknown = Outcome::Unsure("no answer".to_owned());
         let open = answer.is_none() && matches!(job, Job::Patch { .. });
         let outcome = match (fate, open) {
@@ -235,7 +245,7 @@ impl World {
                 unknown
             }
             (Fate::Delayed, true) => {
-                self.late.push(job.clone());
+                self.late.push((job.clone(), sent + LIFE_OF_A_WRITE));
                 unknown
             }
             (Fate::Refused, true) => Outcome::Refused("not allowed".to_owned()),
@@ -246,7 +256,7 @@ impl World {
 
     /// From now on nothing goes wrong: everybody who can be served is, and then there is peace.
     fn calm_down(&mut self) {
-        while let Some(job) = self.late.pop() {
+        while let Some((job, _)) = self.late.pop() {
             self.apply(&job);
         }
         for _ in 0..200 {

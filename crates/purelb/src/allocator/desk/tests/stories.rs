@@ -5,75 +5,6 @@ use rstest::rstest;
 use super::*;
 use crate::allocator::job::GroupOutcome;
 
-const UNKNOWN: fn() -> Outcome = || Outcome::Unsure("no answer".to_owned());
-const REFUSED: fn() -> Outcome = || Outcome::Refused("not allowed".to_owned());
-
-fn is_read(job: &Job) -> bool {
-    matches!(job, Job::Read { .. })
-}
-
-#[test]
-fn nothing_is_decided_before_every_service_that_may_receive_an_address_is_touched() {
-    let mut api = Town::served("10.0.0.8/29", &["served"]).api;
-    api.create("a", json!({}));
-    api.create("b", json!({}));
-    let mut town = Town::new(vec![group("default", 1, local("10.0.0.8/29"), json!(null))], api);
-    let touches = town.jobs();
-    assert_eq!(
-        touches.iter().map(given).collect::<Vec<_>>(),
-        [None, None],
-        "two touches, none for the one that is served"
-    );
-    town.create("later");
-    for touch in &touches {
-        assert!(!town.desk.is_deciding() && town.job().is_none(), "one is not touched yet");
-        let outcome = town.carry_out(touch);
-        town.done(touch, outcome);
-    }
-    assert!(town.desk.is_deciding());
-    town.settle();
-    let mut all = ["served", "a", "b", "later"].map(|name| town.api.addresses(name)).concat();
-    all.sort();
-    all.dedup();
-    assert_eq!(all.len(), 4);
-}
-
-#[test]
-fn a_write_of_the_last_leader_that_arrives_late_meets_the_fence() {
-    let mut last = Town::served("10.0.0.8/32", &[]);
-    last.create("z");
-    let late = last.job().unwrap();
-    last.api.create("b", json!({}));
-    let mut town = Town { desk: desk(2), ..last };
-    for news in opening(vec![group("default", 1, local("10.0.0.8/32"), json!(null))], &town.api) {
-        town.hear(news);
-    }
-    // As far as `b`, before anything is decided about `z`.
-    while town.api.addresses("b").is_empty() {
-        let job = town.job().unwrap();
-        let outcome = town.carry_out(&job);
-        town.done(&job, outcome);
-    }
-    assert!(matches!(town.carry_out(&late), Outcome::Conflict), "10.0.0.8 would have two holders");
-}
-
-#[test]
-fn a_touch_that_conflicts_is_read_and_touched_again() {
-    let mut api = Api::default();
-    api.create("a", json!({}));
-    let mut town = Town::new(vec![group("default", 1, local("10.0.0.8/29"), json!(null))], api);
-    let touch = town.job().unwrap();
-    town.api.edit("a", json!({"metadata": {"labels": {"x": "y"}}}));
-    let outcome = town.carry_out(&touch);
-    town.done(&touch, outcome);
-    let read = town.job().unwrap();
-    assert!(is_read(&read));
-    let outcome = town.carry_out(&read);
-    town.done(&read, outcome);
-    assert!(!town.desk.is_deciding(), "read is not touched");
-    assert_eq!(given(&town.job().unwrap()), None, "so it is touched again");
-}
-
 #[test]
 fn a_write_whose_fate_is_unknown_keeps_its_claim_and_is_sent_again_as_it_is() {
     let mut town = Town::served("10.0.0.8/32", &[]);
@@ -125,6 +56,42 @@ fn a_refused_write_takes_its_claim_back() {
     let next = town.job().unwrap();
     assert_eq!(given(&next), Some(vec!["10.0.0.8"]), "b waited for it");
     assert!(matches!(&next, Job::Patch { service, .. } if &**service == "test/b"));
+}
+
+#[test]
+fn who_may_not_be_written_to_is_told_once_why() {
+    let mut town = Town::served("10.0.0.8/29", &[]);
+    town.create("a");
+    for _ in 0..3 {
+        let write = town.job().unwrap();
+        town.done(&write, REFUSED());
+        town.wait(Duration::from_secs(2));
+        let read = town.job().unwrap();
+        let truth = town.carry_out(&read);
+        town.done(&read, truth);
+        town.wait(Duration::from_secs(2));
+    }
+    let [(service, notice)] = &town.told[..] else { panic!("{:?}", town.told) };
+    assert_eq!((&**service, notice.reason), ("test/a", "WriteRefused"));
+    assert!(notice.message.contains("not allowed"), "{}", notice.message);
+    let counted = town.desk.take_tallies();
+    assert!(matches!(&counted[..], [Tally::Refused(None, Reason::WriteRefused { .. })]), "{counted:?}");
+}
+
+#[test]
+fn an_address_that_somebody_else_writes_while_a_service_pauses_is_given_to_nobody() {
+    let mut town = Town::served("10.0.0.8/29", &[]);
+    town.create("a");
+    let write = town.job().unwrap();
+    town.done(&write, REFUSED());
+    town.api.edit("a", json!({"status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.8"}]}}}));
+    town.tell("a");
+    town.create("b");
+    town.settle();
+    assert_eq!(town.api.addresses("b"), addrs(&["10.0.0.9"]));
+    town.wait(Duration::from_secs(1));
+    town.settle();
+    assert_eq!(town.desk.book().holding("test/a").unwrap().addrs, addrs(&["10.0.0.8"]));
 }
 
 #[test]

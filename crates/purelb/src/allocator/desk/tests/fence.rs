@@ -1,0 +1,128 @@
+//! The start of a term: what the last leader has sent may still arrive, and must do no harm.
+
+use rstest::rstest;
+
+use super::*;
+
+/// How long an API server works on a write at most, whether its client is still there or not, and then some for etcd.
+pub const LIFE_OF_A_WRITE: Duration = Duration::from_secs(40);
+
+fn pool() -> Vec<GroupObject> {
+    vec![group("default", 1, local("10.0.0.8/29"), json!(null))]
+}
+
+#[test]
+fn nothing_is_decided_before_every_service_that_may_receive_an_address_is_touched() {
+    let mut api = Town::served("10.0.0.8/29", &["served"]).api;
+    api.create("a", json!({}));
+    api.create("b", json!({}));
+    let mut town = Town::new(vec![group("default", 1, local("10.0.0.8/29"), json!(null))], api);
+    let touches = town.jobs();
+    assert_eq!(
+        touches.iter().map(given).collect::<Vec<_>>(),
+        [None, None],
+        "two touches, none for the one that is served"
+    );
+    town.create("later");
+    for touch in &touches {
+        assert!(!town.desk.is_deciding() && town.job().is_none(), "one is not touched yet");
+        let outcome = town.carry_out(touch);
+        town.done(touch, outcome);
+    }
+    assert!(town.desk.is_deciding());
+    town.settle();
+    let mut all = ["served", "a", "b", "later"].map(|name| town.api.addresses(name)).concat();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 4);
+}
+
+#[test]
+fn a_write_of_the_last_leader_that_arrives_late_meets_the_fence() {
+    let mut last = Town::served("10.0.0.8/32", &[]);
+    last.create("z");
+    let late = last.job().unwrap();
+    last.api.create("b", json!({}));
+    let mut town = last.succeeded(vec![group("default", 1, local("10.0.0.8/32"), json!(null))]);
+    // As far as `b`, before anything is decided about `z`.
+    while town.api.addresses("b").is_empty() {
+        let job = town.job().unwrap();
+        let outcome = town.carry_out(&job);
+        town.done(&job, outcome);
+    }
+    assert!(matches!(town.carry_out(&late), Outcome::Conflict), "10.0.0.8 would have two holders");
+}
+
+#[test]
+fn a_touch_that_conflicts_is_read_and_touched_again() {
+    let mut api = Api::default();
+    api.create("a", json!({}));
+    let mut town = Town::new(vec![group("default", 1, local("10.0.0.8/29"), json!(null))], api);
+    let touch = town.job().unwrap();
+    town.api.edit("a", json!({"metadata": {"labels": {"x": "y"}}}));
+    let outcome = town.carry_out(&touch);
+    town.done(&touch, outcome);
+    let read = town.job().unwrap();
+    assert!(is_read(&read));
+    let outcome = town.carry_out(&read);
+    town.done(&read, outcome);
+    assert!(!town.desk.is_deciding(), "read is not touched");
+    assert_eq!(given(&town.job().unwrap()), None, "so it is touched again");
+}
+
+/// A leader that has sent an address to `d`, and is then succeeded by another; the write is still under way.
+fn succeeded_during_a_write() -> (Town, Job) {
+    let mut last = Town::served("10.0.0.8/29", &[]);
+    last.create("d");
+    let late = last.job().unwrap();
+    assert_eq!(given(&late), Some(vec!["10.0.0.8"]));
+    (last.succeeded(pool()), late)
+}
+
+#[test]
+fn a_refused_touch_does_not_let_a_late_write_give_an_address_to_a_second_service() {
+    let (mut town, late) = succeeded_during_a_write();
+    let touch = town.job().unwrap();
+    town.done(&touch, REFUSED());
+    town.create("a");
+    assert!(town.job().is_none() && !town.desk.is_deciding(), "10.0.0.8 may be on its way to d");
+    town.wait(LIFE_OF_A_WRITE);
+    assert!(matches!(town.carry_out(&late), Outcome::Is(_)), "what is refused to one leader is not refused to all");
+    town.settle();
+    assert_eq!((town.api.addresses("d"), town.api.addresses("a")), (addrs(&["10.0.0.8"]), addrs(&["10.0.0.9"])));
+    assert!(town.desk.untouched().is_empty());
+}
+
+#[rstest]
+#[case::refused(REFUSED())]
+#[case::unknown(UNKNOWN())]
+fn who_can_never_be_touched_keeps_others_waiting_once_and_not_for_good(#[case] trouble: Outcome) {
+    let (mut town, _) = succeeded_during_a_write();
+    town.create("a");
+    let (begun, mut attempts) = (town.at, 0);
+    while !town.desk.is_deciding() {
+        while let Some(job) = town.job().filter(|_| !town.desk.is_deciding()) {
+            let outcome = if is_read(&job) { town.carry_out(&job) } else { trouble.clone() };
+            attempts += usize::from(!is_read(&job));
+            town.done(&job, outcome);
+        }
+        assert!(attempts < 20, "a hot loop");
+        town.at = town.desk.next_wake().expect("something is to happen").max(town.at);
+    }
+    let waited = town.at - begun;
+    assert!(waited > LIFE_OF_A_WRITE && waited < LIFE_OF_A_WRITE * 2, "{waited:?}");
+    assert!(attempts > 3, "it may be a passing trouble");
+    assert_eq!(town.desk.untouched().iter().map(|key| &**key).collect::<Vec<_>>(), ["test/d"]);
+    town.create("b");
+    town.settle();
+    assert_eq!(town.api.addresses("b").len(), 1, "nobody else waits any longer");
+}
+
+#[test]
+fn nobody_waits_for_the_last_leader_longer_than_it_takes_to_touch() {
+    let (mut town, late) = succeeded_during_a_write();
+    town.create("a");
+    town.settle();
+    assert_eq!((town.api.addresses("d").len(), town.api.addresses("a").len()), (1, 1));
+    assert!(matches!(town.carry_out(&late), Outcome::Conflict));
+}
