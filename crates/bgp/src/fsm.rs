@@ -202,11 +202,12 @@ impl Fsm {
         self.links.iter().map(Link::state).max().unwrap_or(alone)
     }
 
-    /// What an operator wants to know. The time in this state is for the caller to add.
+    /// What an operator wants to know. The number of the wish and the time in this state are for the caller to add.
     #[must_use]
     pub fn report(&self) -> PeerReport {
         let session = self.established().and_then(Link::session);
         PeerReport {
+            wish: 0,
             state: self.state(),
             since: None,
             fault: self.fault.clone(),

@@ -34,21 +34,14 @@ const EVENTS: usize = 16;
 /// The part of a wish that concerns one peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
+    /// The number of the wish.
+    pub(crate) number: u64,
     pub(crate) global: Arc<Global>,
     pub(crate) peer: Arc<Peer>,
     pub(crate) routes: Arc<Routes>,
     pub(crate) complete: bool,
     /// Leave, and end.
     pub(crate) farewell: Option<Farewell>,
-}
-
-impl Order {
-    /// Whether the peer has nothing to do to go from one to the other.
-    pub(crate) fn same_as(&self, other: &Self) -> bool {
-        let routes = Arc::ptr_eq(&self.routes, &other.routes) || self.routes == other.routes;
-        let who = self.global == other.global && self.peer == other.peer;
-        routes && who && self.complete == other.complete && self.farewell == other.farewell
-    }
 }
 
 /// What happens to a peer from outside.
@@ -71,7 +64,7 @@ pub(crate) async fn run(
     }
     let (events, mut inbox) = mpsc::channel(EVENTS);
     let mut desk = Desk::new(&first, events, reports);
-    desk.feed(Input::Wanted(first.routes, first.complete));
+    desk.feed(Input::Wanted(first.routes.clone(), first.complete));
     desk.feed(Input::Start);
     loop {
         tokio::select! {
@@ -100,8 +93,12 @@ async fn dialled(dialling: &mut Option<Dialling>) -> Result<TcpStream, Fault> {
 
 struct Desk {
     fsm: Fsm,
+    /// The number of the wish that this peer acts on.
+    wish: u64,
     global: Arc<Global>,
     peer: Arc<Peer>,
+    routes: Arc<Routes>,
+    complete: bool,
     begun: Instant,
     next: u64,
     connections: BTreeMap<Conn, Connection>,
@@ -119,8 +116,11 @@ impl Desk {
     fn new(order: &Order, events: mpsc::Sender<Event>, reports: watch::Sender<Report>) -> Self {
         Self {
             fsm: Fsm::new(order.global.clone(), order.peer.clone()),
+            wish: order.number,
             global: order.global.clone(),
             peer: order.peer.clone(),
+            routes: order.routes.clone(),
+            complete: order.complete,
             begun: Instant::now(),
             next: 0,
             connections: BTreeMap::new(),
@@ -146,11 +146,16 @@ impl Desk {
     }
 
     fn obey(&mut self, order: Order) {
+        self.wish = order.number;
         if order.global != self.global || order.peer != self.peer {
             (self.global, self.peer) = (order.global.clone(), order.peer.clone());
             self.feed(Input::Configure(order.global, order.peer));
         }
-        self.feed(Input::Wanted(order.routes, order.complete));
+        if order.routes != self.routes || order.complete != self.complete {
+            (self.routes, self.complete) = (order.routes.clone(), order.complete);
+            self.feed(Input::Wanted(order.routes, order.complete));
+        }
+        self.post();
     }
 
     fn hear(&mut self, event: Event) {
@@ -243,7 +248,7 @@ impl Desk {
             self.since = (report.state, SystemTime::now());
             log(&self.peer, &report);
         }
-        let report = PeerReport { since: Some(self.since.1), ..report };
+        let report = PeerReport { wish: self.wish, since: Some(self.since.1), ..report };
         let address = self.peer.address;
         self.reports.send_if_modified(|board| {
             let old = board.peers.insert(address, report.clone());

@@ -67,6 +67,9 @@ impl fmt::Display for State {
 /// One peer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PeerReport {
+    /// The number of the wish that the peer's task acts on. What earlier ones asked for and this one does not is in `told`
+    /// for as long as the peer may have it.
+    pub wish: u64,
     /// Where the session stands.
     pub state: State,
     /// Since when it is in this state, by the wall clock.

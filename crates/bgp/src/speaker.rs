@@ -60,6 +60,8 @@ impl Speaker {
 /// What the owner of a speaker asks for.
 #[derive(Clone, Debug, Default)]
 struct Ask {
+    /// How many wishes there were.
+    number: u64,
     wish: Option<Arc<Wish>>,
     farewell: Option<Farewell>,
 }
@@ -75,8 +77,11 @@ pub struct Handle {
 
 impl Handle {
     /// States the whole wish. The one before is forgotten, whether it was fulfilled or not.
-    pub fn set(&self, wish: Wish) {
-        self.wishes.send_modify(|ask| ask.wish = Some(Arc::new(wish)));
+    ///
+    /// Answers with the number of this wish: a [`PeerReport`] that has it, or a later one, speaks of what came of it.
+    pub fn set(&self, wish: Wish) -> u64 {
+        self.wishes.send_modify(|ask| (ask.number, ask.wish) = (ask.number + 1, Some(Arc::new(wish))));
+        self.wishes.borrow().number
     }
 
     /// What there is to know, now and whenever it changes. Changes of numbers alone are not announced.
@@ -106,6 +111,7 @@ struct Desk {
 }
 
 struct Room {
+    number: u64,
     wish: Option<Arc<Wish>>,
     global: Option<Arc<Global>>,
     routes: Arc<Routes>,
@@ -122,6 +128,7 @@ impl Room {
     fn new(reports: watch::Sender<Report>) -> Self {
         let (door, callers) = mpsc::channel(CALLERS);
         Self {
+            number: 0,
             wish: None,
             global: None,
             routes: Arc::default(),
@@ -144,7 +151,7 @@ impl Room {
                     if let Some(farewell) = ask.farewell.or(gone) {
                         return self.leave(&farewell).await;
                     }
-                    self.wish = ask.wish;
+                    (self.number, self.wish) = (ask.number, ask.wish);
                     self.arrange();
                 }
                 // A stranger's connection is closed without a word.
@@ -203,15 +210,10 @@ impl Room {
         }
         self.dead.remove(&peer.address);
         let routes = self.routes.clone();
-        let order = Order { global, peer: Arc::new(peer.clone()), routes, complete, farewell: None };
-        match self.desks.get(&peer.address) {
-            Some(desk) => {
-                desk.orders.send_if_modified(|old| {
-                    let news = !old.same_as(&order);
-                    *old = order;
-                    news
-                });
-            }
+        let (number, peer) = (self.number, Arc::new(peer.clone()));
+        let order = Order { number, global, peer, routes, complete, farewell: None };
+        match self.desks.get(&order.peer.address) {
+            Some(desk) => drop(desk.orders.send_replace(order)),
             None => self.hire(order),
         }
     }

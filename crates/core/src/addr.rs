@@ -70,7 +70,9 @@ pub(crate) fn addr_of(family: Family, bits: u128) -> IpAddr {
 }
 
 /// Consecutive addresses of one family, both ends included and in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+// Written as people type it: numbers of 128 bits are more than most readers of JSON can hold.
+#[serde(into = "String", try_from = "String")]
 pub struct AddrRange {
     family: Family,
     first: u128,
@@ -161,6 +163,20 @@ impl AddrRange {
     }
 }
 
+impl From<AddrRange> for String {
+    fn from(range: AddrRange) -> Self {
+        range.typed()
+    }
+}
+
+impl TryFrom<String> for AddrRange {
+    type Error = Reason;
+
+    fn try_from(text: String) -> Result<Self, Reason> {
+        Self::parse(&text)
+    }
+}
+
 impl fmt::Display for AddrRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "({} - {})", self.first(), self.last())
@@ -168,7 +184,7 @@ impl fmt::Display for AddrRange {
 }
 
 /// The prefix that a virtual address gets on the virtual interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Aggregation {
     /// `default`: the prefix of the entry's own subnet.
     Subnet,

@@ -124,6 +124,8 @@ impl Elections {
                 moved
             }
             MemberChange::Left { node, .. } => self.left(node, members),
+            // Whoever asks for elections passes claims on as preferences.
+            MemberChange::Claimed { .. } | MemberChange::Unclaimed { .. } => Vec::new(),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::addr::{AddrRange, Aggregation, Family};
 use crate::reason::{Problem, Reason};
 
 /// One usable entry of `v4pools` or `v6pools`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Entry {
     /// Path of the entry in the object, such as `spec.local.v4pools[0]`.
     pub field: String,
@@ -33,7 +33,7 @@ impl Entry {
 }
 
 /// Where the addresses of a group are to be announced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Placement {
     /// On the NIC of one elected node.
     Local,
@@ -55,7 +55,7 @@ impl Placement {
 }
 
 /// Where the addresses of a group come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Source {
     /// From ranges written in the group.
     Ranges(Ranges),
@@ -78,7 +78,7 @@ pub enum Source {
 }
 
 /// The ranges of a group, in the order they are used up.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Ranges {
     /// IPv4 entries: `v4pools` in order, then `v4pool`.
     pub v4: Vec<Entry>,
@@ -111,7 +111,7 @@ impl Ranges {
 }
 
 /// A ServiceGroup as the rest of PureLB sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Group {
     /// Namespace of the object.
     pub namespace: String,

@@ -9,6 +9,7 @@
 //! - [`service`], [`alloc`]: what a Service asks for, and what it should get
 //! - [`report`](mod@report): what a group's status says
 //! - [`agent`]: what an LBNodeAgent says once it is understood
+//! - [`bgp`]: what a BGPConfiguration says once it is understood, and what it means for a node
 //! - [`links`]: what the kernel of a node shows
 //! - [`want`]: what this node should hold
 //! - [`place`](mod@place): where an address goes on this node
@@ -24,6 +25,7 @@
 pub mod addr;
 pub mod agent;
 pub mod alloc;
+pub mod bgp;
 pub mod book;
 pub mod elect;
 pub mod endpoints;

@@ -14,9 +14,10 @@ use ipnet::IpNet;
 
 use crate::moment::Moment;
 
+mod claims;
 mod own;
 
-use own::Own;
+use own::{Listed, Own};
 
 /// After how many of its durations a Lease is old enough to be dead at first sight.
 const OLD: u32 = 3;
@@ -34,6 +35,8 @@ pub struct LeaseView {
     pub duration: Option<Duration>,
     /// The subnets the node can serve.
     pub subnets: BTreeSet<IpNet>,
+    /// Addresses that the node comes first for, because a Service wants them near its endpoints and one is there.
+    pub claims: BTreeSet<IpAddr>,
     /// Which agent of the node wrote it.
     pub instance: String,
     /// The version of the object.
@@ -71,6 +74,15 @@ fn longest_hold(duration: Duration) -> Duration {
     most.saturating_sub(margin(most)).min(duration)
 }
 
+/// What a renewal of this node's own Lease says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The subnets that this node can serve.
+    pub subnets: BTreeSet<IpNet>,
+    /// The addresses that it comes first for.
+    pub claims: BTreeSet<IpAddr>,
+}
+
 /// A difference in who can serve what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberChange {
@@ -88,6 +100,20 @@ pub enum MemberChange {
         /// The subnets it lost.
         subnets: BTreeSet<IpNet>,
     },
+    /// A node comes first for addresses that it did not come first for before.
+    Claimed {
+        /// The node.
+        node: Arc<str>,
+        /// The addresses that are new.
+        addrs: BTreeSet<IpAddr>,
+    },
+    /// A node no longer comes first for addresses.
+    Unclaimed {
+        /// The node.
+        node: Arc<str>,
+        /// The addresses.
+        addrs: BTreeSet<IpAddr>,
+    },
 }
 
 /// All node agents that this process has heard of.
@@ -99,6 +125,8 @@ pub struct Members {
     all: BTreeMap<Arc<str>, Member>,
     /// The live members of each subnet.
     by_subnet: BTreeMap<IpNet, BTreeSet<Arc<str>>>,
+    /// The live members that claim an address.
+    by_claim: BTreeMap<IpAddr, BTreeSet<Arc<str>>>,
     /// The highest version heard.
     heard: u64,
     /// What our own Lease said when this process first saw it: how far an agent before us had come.
@@ -120,6 +148,11 @@ struct Member {
 impl Member {
     fn serving(&self) -> BTreeSet<IpNet> {
         if self.live { self.lease.subnets.clone() } else { BTreeSet::new() }
+    }
+
+    fn claiming(&self) -> BTreeSet<IpAddr> {
+        let served = self.lease.claims.iter().filter(|addr| self.live && self.serves(**addr));
+        served.copied().collect()
     }
 
     fn serves(&self, addr: IpAddr) -> bool {
@@ -145,6 +178,7 @@ impl Members {
             own: Own::new(timing.hold()),
             all: BTreeMap::new(),
             by_subnet: BTreeMap::new(),
+            by_claim: BTreeMap::new(),
             heard: 0,
             former_saw: None,
             ghosts: Vec::new(),
@@ -205,11 +239,12 @@ impl Members {
         self.put(&node.into(), None)
     }
 
-    /// A renewal of our own Lease goes out now, with these subnets; whether it arrives is for the watch to show.
+    /// A renewal of our own Lease goes out now, with these subnets and claims; whether it arrives is for the watch to show.
     ///
-    /// To be called before it is sent. A subnet that it leaves out must not hold any address any more at this time.
-    pub fn renewing(&mut self, renew_time: String, subnets: BTreeSet<IpNet>, now: Moment) {
-        self.own.renewing(renew_time, subnets, now);
+    /// To be called before it is sent. A subnet that it leaves out must not hold any address any more at this time, and
+    /// a claim that it leaves out must not be what an address is held by.
+    pub fn renewing(&mut self, renew_time: String, said: Said, now: Moment) {
+        self.own.renewing(renew_time, said, now);
     }
 
     /// Declares dead who has not been heard of for too long; due whenever [`Self::next_wake`] passes.
@@ -310,7 +345,11 @@ impl Members {
     /// Nobody may take an address before all who could hold it have said that they know of this node, or are bound to
     /// have let go. Agents of other programs say nothing and are not waited for.
     pub fn may_take(&self, addr: IpAddr, now: Moment) -> Result<(), Moment> {
-        let Some(listed) = self.own.listed(addr) else { return Err(now + Duration::from_secs(1)) };
+        self.free_since(addr, self.own.listed(addr), now)
+    }
+
+    fn free_since(&self, addr: IpAddr, listed: Option<Listed>, now: Moment) -> Result<(), Moment> {
+        let Some(listed) = listed else { return Err(now + Duration::from_secs(1)) };
         let others = self.all.iter().filter(|(node, member)| **node != self.me && member.serves(addr));
         let unsure = others.filter_map(|(_, member)| {
             let unaware = member.live && member.lease.saw.is_some_and(|saw| saw < listed.version);
@@ -356,6 +395,7 @@ impl Members {
 
     /// Puts a member as it is now in the place of what it was, and tells the difference.
     fn put(&mut self, node: &Arc<str>, member: Option<Member>) -> Vec<MemberChange> {
+        let claims = self.put_claims(node, member.as_ref());
         let before = self.all.get(node).map(Member::serving).unwrap_or_default();
         let after = member.as_ref().map(Member::serving).unwrap_or_default();
         match member {
@@ -364,21 +404,22 @@ impl Members {
         }
         let lost: BTreeSet<_> = before.difference(&after).copied().collect();
         let won: BTreeSet<_> = after.difference(&before).copied().collect();
-        lost.iter().for_each(|subnet| self.unlist(node, subnet));
+        lost.iter().for_each(|subnet| unlist(&mut self.by_subnet, subnet, node));
         for subnet in &won {
             self.by_subnet.entry(*subnet).or_default().insert(node.clone());
         }
         let lost = (!lost.is_empty()).then(|| MemberChange::Left { node: node.clone(), subnets: lost });
         let won = (!won.is_empty()).then(|| MemberChange::Joined { node: node.clone(), subnets: won });
-        lost.into_iter().chain(won).collect()
+        lost.into_iter().chain(won).chain(claims).collect()
     }
+}
 
-    fn unlist(&mut self, node: &str, subnet: &IpNet) {
-        if let Some(nodes) = self.by_subnet.get_mut(subnet) {
-            nodes.remove(node);
-            if nodes.is_empty() {
-                self.by_subnet.remove(subnet);
-            }
+/// Takes a node out of what is listed for one thing.
+fn unlist<K: Ord>(listed: &mut BTreeMap<K, BTreeSet<Arc<str>>>, key: &K, node: &str) {
+    if let Some(nodes) = listed.get_mut(key) {
+        nodes.remove(node);
+        if nodes.is_empty() {
+            listed.remove(key);
         }
     }
 }

@@ -157,6 +157,8 @@ pub struct Ownership<'a> {
     pub is_ours: &'a dyn Fn(u32, &HeldAddr) -> bool,
     /// Why this node does not hold an address.
     pub why: &'a dyn Fn(IpAddr) -> Why,
+    /// Whether an address must not go yet, because routers may still have the route to it.
+    pub waits: &'a dyn Fn(u32, &HeldAddr) -> bool,
 }
 
 /// Everything to do so that the kernel shows what is desired; nothing, if it does already.

@@ -413,6 +413,16 @@ pub enum Reason {
         why: String,
     },
 
+    /// The API server does not let the allocator write to a Service.
+    #[error(
+        "the API server refuses what the allocator writes to the Service: {why}; look for an admission webhook or policy \
+         that covers services/status, or apply PureLB's manifests again, with the allocator's rights; it is tried again"
+    )]
+    WriteRefused {
+        /// What the API server said.
+        why: String,
+    },
+
     /// Who holds addresses of an external IPAM cannot be put on record.
     #[error(
         "ServiceGroup \"{group}\" gets its addresses from an IPAM, which is not asked because the ConfigMap \
@@ -601,6 +611,19 @@ pub enum Reason {
         valid: u32,
     },
 
+    /// Local addresses that outlive the lease of their node.
+    #[error(
+        "validLifetime of local addresses is {written}, longer than the lease of {lease:?}: if the agent of this node is \
+         killed or stands still, its addresses stay that long beside those of the node that takes them over; leave \
+         validLifetime out, and an address goes before another node may take it"
+    )]
+    LifetimeBeyondLease {
+        /// The lifetime as people say it.
+        written: String,
+        /// How long peers wait for a sign of life of this node.
+        lease: std::time::Duration,
+    },
+
     /// A node selector Kubernetes could not evaluate.
     #[error("nodeSelector matches nothing: {problem}")]
     SelectorInvalid {
@@ -635,6 +658,238 @@ pub enum Reason {
         new: &'static str,
         /// Its value.
         new_value: String,
+    },
+
+    /// A BGPConfiguration in a namespace that nobody reads them from.
+    #[error(
+        "Ignored: BGPConfigurations are read only from the PureLB install namespace, {install_namespace}, and {namespace} \
+         is not it; create the object there, and delete this one"
+    )]
+    BgpConfigurationOutOfScope {
+        /// The object's namespace.
+        namespace: String,
+        /// The namespace PureLB runs in.
+        install_namespace: String,
+    },
+
+    /// Another BGPConfiguration counts.
+    #[error(
+        "Ignored: BGPConfiguration {by} is in use, and a speaker has one configuration; write these neighbors there, \
+         and delete this object"
+    )]
+    BgpConfigurationIgnored {
+        /// Namespace and name of the one that counts.
+        by: String,
+    },
+
+    /// Fields that are accepted and do nothing.
+    #[error("without effect in this version: {fields}; delete what you do not need elsewhere")]
+    UnsupportedFields {
+        /// Their paths, separated by commas.
+        fields: String,
+    },
+
+    /// A number that is no AS.
+    #[error("{value} is not an AS number; write one from 1 to 4294967295, such as 64512")]
+    AsnInvalid {
+        /// The number as written.
+        value: i64,
+    },
+
+    /// A `routerID` that can be no identifier.
+    #[error(
+        "routerID {text:?} is neither an IPv4 address that other routers may know nor a template; write an address such \
+         as 10.0.0.1, ${{NODE_IP}}, ${{NODE_EXTERNAL_IP}} or ${{node.annotations['example.org/router-id']}}, or nothing"
+    )]
+    RouterIdSyntax {
+        /// The text as it was written.
+        text: String,
+    },
+
+    /// A template that a node has no answer to.
+    #[error("no router ID: node {node} has {missing}; add it, or write another routerID (nothing is a good choice)")]
+    RouterIdUnresolved {
+        /// The node.
+        node: String,
+        /// What it has not.
+        missing: String,
+    },
+
+    /// A pool of router IDs that is no IPv4 network, or too small a one.
+    #[error("routerIDPool {text:?} is not an IPv4 network of at most 24 bits; write one such as 10.255.0.0/16")]
+    RouterIdPoolSyntax {
+        /// The text as it was written.
+        text: String,
+    },
+
+    /// Text where an address belongs.
+    #[error("{text:?} is not {wanted}; write one such as {example}")]
+    AddressSyntax {
+        /// The text as it was written.
+        text: String,
+        /// What belongs there.
+        wanted: &'static str,
+        /// What could stand there.
+        example: &'static str,
+    },
+
+    /// An address that cannot be at the other end of a session.
+    #[error("{address} cannot be a neighbor: {why}; write the router's own address")]
+    NeighborAddressUnusable {
+        /// The address.
+        address: IpAddr,
+        /// Why not.
+        why: &'static str,
+    },
+
+    /// A source address of another family than the neighbor's.
+    #[error("localAddress {source_address} and neighborAddress {address} are of different families; write both of one")]
+    SourceWrongFamily {
+        /// Our address.
+        source_address: IpAddr,
+        /// The neighbor's.
+        address: IpAddr,
+    },
+
+    /// A neighbor that is known by its interface only.
+    #[error("neighborInterface is not supported yet; write the router's address as neighborAddress")]
+    NeighborInterfaceUnsupported,
+
+    /// Two neighbors with one address on one node.
+    #[error("{address} is the address of {first} already, which counts; delete one, or let their nodeSelectors differ")]
+    NeighborDuplicate {
+        /// The address of both.
+        address: IpAddr,
+        /// Where the first one is written.
+        first: String,
+    },
+
+    /// No neighbor is for this node.
+    #[error(
+        "no neighbor's nodeSelector selects node {node}, so that it has no session; label the node, or add a neighbor"
+    )]
+    NoMatchingNeighbors {
+        /// The node.
+        node: String,
+    },
+
+    /// A neighbor of a group that is not there.
+    #[error("there is no peer group {group:?}; correct peerGroup, or add it to spec.peerGroups")]
+    PeerGroupMissing {
+        /// The group as written.
+        group: String,
+    },
+
+    /// A neighbor whose families we do not speak.
+    #[error(
+        "no family of this neighbor is enabled; enable ipv4-unicast or ipv6-unicast in afiSafis, or delete afiSafis"
+    )]
+    NoFamilies,
+
+    /// A hold time that RFC 4271 forbids.
+    #[error("holdTime {value} is not allowed; write 0 (never give up) or a number of seconds from 3 to 65535")]
+    HoldTimeInvalid {
+        /// The number as written.
+        value: i64,
+    },
+
+    /// A keepalive interval that would let the session die.
+    #[error("keepaliveInterval {keepalive} is longer than holdTime {hold}, so that the session would end at once; write at most {}", hold / 3)]
+    KeepaliveTooLong {
+        /// The interval in seconds.
+        keepalive: u64,
+        /// The hold time in seconds.
+        hold: u64,
+    },
+
+    /// Two limits on the distance of a neighbor that exclude each other.
+    #[error("ttlSecurity is ignored because ebgpMultihop is enabled, too; delete one of them")]
+    TtlSecurityAndMultihop,
+
+    /// A community that is none.
+    #[error("{text:?} is not a community; write two numbers up to 65535, such as 64512:100")]
+    CommunitySyntax {
+        /// The text as it was written.
+        text: String,
+    },
+
+    /// A large community that is none.
+    #[error("{text:?} is not a large community; write three numbers up to 4294967295, such as 64512:1:100")]
+    LargeCommunitySyntax {
+        /// The text as it was written.
+        text: String,
+    },
+
+    /// An interface pattern that no shell could read.
+    #[error(
+        "{text:?} is neither an interface name nor a pattern; write kube-lb0, or a pattern such as eth* or eth[0-3]"
+    )]
+    GlobSyntax {
+        /// The text as it was written.
+        text: String,
+    },
+
+    /// A configuration that advertises nothing.
+    #[error("no address is advertised: {why}; write netlinkImport: {{enabled: true, interfaceList: [kube-lb0]}}")]
+    NothingImported {
+        /// What is missing.
+        why: &'static str,
+    },
+
+    /// A Secret that does not exist.
+    #[error("Secret {secret} does not exist, so that there is no password and no session; create it")]
+    SecretMissing {
+        /// Namespace and name.
+        secret: String,
+    },
+
+    /// A Secret without the entry that is named.
+    #[error(
+        "Secret {secret} has no entry {key:?}, so that there is no password and no session; add it, or correct key"
+    )]
+    SecretKeyMissing {
+        /// Namespace and name.
+        secret: String,
+        /// The entry.
+        key: String,
+    },
+
+    /// A password that the kernel does not take.
+    #[error("the password has {octets} octets, and the kernel takes 1 to 80; write another, on the router too")]
+    PasswordUnusable {
+        /// How long it is.
+        octets: usize,
+    },
+
+    /// A password that everybody can read who can read the object.
+    #[error(
+        "authPassword can be read by all who can read this object; put it in a Secret and name it in authPasswordSecretRef"
+    )]
+    PasswordInline,
+
+    /// A BGP session that is down.
+    #[error("the BGP session with {peer} is down: {why}")]
+    BgpSessionDown {
+        /// The router.
+        peer: IpAddr,
+        /// What the speaker says, with what to do.
+        why: String,
+    },
+
+    /// A BGP session that is up and does not do all it should.
+    #[error("the BGP session with {peer} is up, but {why}")]
+    BgpSessionLimited {
+        /// The router.
+        peer: IpAddr,
+        /// What the speaker says, with what to do.
+        why: String,
+    },
+
+    /// Routers cannot connect to this node.
+    #[error("routers cannot open sessions to this node: {why}")]
+    BgpNotListening {
+        /// What the speaker says, with what to do.
+        why: String,
     },
 
     /// A name that the API server refuses.

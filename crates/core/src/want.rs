@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use crate::agent::AgentConfig;
 use crate::elect::Elections;
 use crate::links::Links;
-use crate::members::{Members, Timing};
+use crate::members::{Members, Said, Timing};
 use crate::moment::Moment;
 use crate::place::{Guard, LinkChoice, Origins, Serving};
 use crate::plan::{Desired, Telling, Why};
@@ -21,12 +21,17 @@ use crate::pool::ServiceKey;
 use crate::reason::Reason;
 
 use repair::Repairs;
+use routes::Routing;
 use sight::Sight;
+
+pub use routes::Groups;
 
 mod inputs;
 mod lease;
+mod near;
 mod news;
 mod repair;
+mod routes;
 mod sight;
 mod steps;
 mod wish;
@@ -147,11 +152,6 @@ pub enum Change {
         /// Why this node let it go; `None` if somebody else took it off.
         why: Option<Why>,
     },
-    /// A Service must say that this node announces an address before it takes it.
-    Claiming {
-        /// The address.
-        addr: IpAddr,
-    },
     /// The kernel refused to hold an address; tried again with growing pauses. Told once for each new problem.
     Failed {
         /// The address.
@@ -202,6 +202,8 @@ pub struct LeaseWish {
     pub publish: bool,
     /// The subnets it can take local addresses in.
     pub subnets: BTreeSet<IpNet>,
+    /// The addresses that it comes first for, because endpoints are here.
+    pub claims: BTreeSet<IpAddr>,
     /// The version up to which this node has acted on what other leases say.
     pub saw: u64,
     /// Somebody waits for `saw` or for other subnets: do not wait for the next renewal.
@@ -235,6 +237,7 @@ pub struct State {
     policies: BTreeMap<ServiceKey, PolicyWish>,
     work: Work,
     repairs: Repairs,
+    routing: Routing,
     lease: LeaseState,
     taken: BTreeMap<IpAddr, Taken>,
     changes: Vec<Change>,
@@ -272,10 +275,10 @@ struct Work {
     waiting: BTreeSet<IpAddr>,
     /// Those of them that are ours to hold as long as the fence is open.
     holding: BTreeSet<IpAddr>,
-    /// Those of them that a Service must say this node announces first, and their NICs.
-    claiming: BTreeMap<IpAddr, Arc<str>>,
-    /// Those of them for which it was written, until they are taken.
-    claimed: BTreeSet<IpAddr>,
+    /// Addresses that this node should come first for.
+    claims: BTreeSet<IpAddr>,
+    /// Addresses that some node should claim, and until when that is waited for.
+    awaited: BTreeMap<IpAddr, Moment>,
     /// Ends of lifetimes that a user wrote; kept until half of them has passed.
     ends: BTreeMap<IpAddr, Moment>,
 }
@@ -296,8 +299,8 @@ struct LeaseState {
     told: u64,
     /// The highest version all of whose consequences are done.
     saw: u64,
-    /// The subnets of the last renewal.
-    published: BTreeSet<IpNet>,
+    /// What the last renewal said.
+    published: Said,
 }
 
 /// An address as it was told to be taken.
@@ -330,6 +333,7 @@ impl State {
             policies: BTreeMap::new(),
             work: Work { all: true, links: true, ..Work::default() },
             repairs: Repairs::default(),
+            routing: Routing::default(),
             lease: LeaseState { hold: timing.hold(), ..LeaseState::default() },
             taken: BTreeMap::new(),
             changes: Vec::new(),
@@ -364,11 +368,6 @@ impl State {
     /// The interface on which the kernel shows an address as it should be.
     pub fn held(&self, addr: IpAddr) -> Option<&str> {
         self.taken.get(&addr).map(|taken| &*taken.link)
-    }
-
-    /// The interface for which this node must claim an address before it takes it.
-    pub fn claiming(&self, addr: IpAddr) -> Option<&str> {
-        self.work.claiming.get(&addr).map(|link| &**link)
     }
 
     /// What the kernel last said of an address that it refuses to hold or to let go.

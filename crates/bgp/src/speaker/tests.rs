@@ -75,6 +75,21 @@ async fn two_speakers_meet_tell_and_take_back() {
 }
 
 #[tokio::test]
+async fn a_report_says_which_wish_it_speaks_of() {
+    let [a, b] = two();
+    let (one, other) = (Speaker::start().unwrap(), Speaker::start().unwrap());
+    other.set(wish(b, 65002, vec![Peer { passive: true, ..peer(b, a, 65001) }], &[]));
+    let with_route = wish(a, 65001, vec![peer(a, b, 65002)], &["192.0.2.1/32"]);
+    let first = one.set(with_route.clone());
+    until(&one, b, "the route is told", |report| report.wish == first && report.told.len() == 1).await;
+    let second = one.set(with_route);
+    let same = until(&one, b, "the same wish is another one", |report| report.wish == second).await;
+    assert!(second > first && same.told.len() == 1 && same.counts.flaps == 0);
+    let third = one.set(wish(a, 65001, vec![peer(a, b, 65002)], &[]));
+    until(&one, b, "nobody has the route", |report| report.wish == third && report.told.is_empty()).await;
+}
+
+#[tokio::test]
 async fn both_sides_dial_and_one_session_remains() {
     for _ in 0..5 {
         let [a, b] = two();

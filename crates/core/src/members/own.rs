@@ -1,12 +1,12 @@
 //! What the watch has shown of this process's own renewals, and what this node may therefore do.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::LeaseView;
+use super::{LeaseView, Said};
 use crate::moment::Moment;
 
 /// Our own Lease, as far as this process wrote it.
@@ -21,16 +21,18 @@ pub(super) struct Own {
     shown: Option<Moment>,
     /// The subnets that others can know of, each since when.
     listed: BTreeMap<IpNet, Listed>,
+    /// The claims that others can know of, each since when.
+    claimed: BTreeMap<IpAddr, Listed>,
 }
 
 #[derive(Clone, Debug)]
 struct Renewal {
     sent: Moment,
     renew_time: String,
-    subnets: BTreeSet<IpNet>,
+    said: Said,
 }
 
-/// Since when others can know that this node serves a subnet.
+/// Since when others can know that this node serves a subnet, or claims an address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed {
     /// The version of our Lease that first said so.
@@ -41,35 +43,43 @@ pub(super) struct Listed {
 
 impl Own {
     pub fn new(hold: Duration) -> Self {
-        Self { hold, sent: Vec::new(), last_sent: None, shown: None, listed: BTreeMap::new() }
+        Self { hold, sent: Vec::new(), last_sent: None, shown: None, listed: BTreeMap::new(), claimed: BTreeMap::new() }
     }
 
     /// A renewal goes out. What it leaves out may be gone for the others from now on, whatever the watch shows of
     /// earlier renewals.
-    pub fn renewing(&mut self, renew_time: String, subnets: BTreeSet<IpNet>, now: Moment) {
-        self.listed.retain(|subnet, _| subnets.contains(subnet));
+    pub fn renewing(&mut self, renew_time: String, said: Said, now: Moment) {
+        self.listed.retain(|subnet, _| said.subnets.contains(subnet));
+        self.claimed.retain(|addr, _| said.claims.contains(addr));
         // A renewal that comes back later than this allows nothing any more.
         self.sent.retain(|renewal| renewal.sent + self.hold > now);
-        self.sent.push(Renewal { sent: now, renew_time, subnets });
+        self.sent.push(Renewal { sent: now, renew_time, said });
         self.last_sent = Some(now);
     }
 
     /// Our own Lease as the watch shows it.
     pub fn hear(&mut self, lease: &LeaseView, now: Moment) {
         self.listed.retain(|subnet, _| lease.subnets.contains(subnet));
+        self.claimed.retain(|addr, _| lease.claims.contains(addr));
         let ours = self.sent.iter().position(|renewal| Some(&renewal.renew_time) == lease.renewed.as_ref());
         let Some(place) = ours else { return };
         let lapsed = self.fence().is_none_or(|fence| now >= fence);
         if lapsed {
             // Others may have buried this node meanwhile: it joins anew.
             self.listed.clear();
+            self.claimed.clear();
         }
         self.shown = Some(self.sent[place].sent);
         self.sent.drain(..=place);
         let listed = Listed { version: lease.version.unwrap_or(u64::MAX), shown: now };
         for subnet in &lease.subnets {
-            if self.sent.iter().all(|later| later.subnets.contains(subnet)) {
+            if self.sent.iter().all(|later| later.said.subnets.contains(subnet)) {
                 self.listed.entry(*subnet).or_insert(listed);
+            }
+        }
+        for addr in &lease.claims {
+            if self.sent.iter().all(|later| later.said.claims.contains(addr)) {
+                self.claimed.entry(*addr).or_insert(listed);
             }
         }
     }
@@ -78,6 +88,7 @@ impl Own {
     pub fn gone(&mut self) {
         self.shown = None;
         self.listed.clear();
+        self.claimed.clear();
     }
 
     pub fn fence(&self) -> Option<Moment> {
@@ -88,6 +99,11 @@ impl Own {
     pub fn listed(&self, addr: IpAddr) -> Option<Listed> {
         let listed = self.listed.iter().filter(|(subnet, _)| subnet.contains(&addr));
         listed.map(|(_, listed)| *listed).min_by_key(|listed| listed.version)
+    }
+
+    /// Since when others can know that this node claims an address.
+    pub fn claimed(&self, addr: IpAddr) -> Option<Listed> {
+        self.claimed.get(&addr).copied()
     }
 
     /// Whether the watch has shown everything that was written before a moment.

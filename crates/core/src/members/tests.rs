@@ -22,6 +22,10 @@ fn subnets(texts: &[&str]) -> BTreeSet<IpNet> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
+fn said(subnets_said: &[&str]) -> Said {
+    Said { subnets: subnets(subnets_said), claims: BTreeSet::new() }
+}
+
 /// A Lease of one of our agents; its version tells its renewals apart, too.
 fn lease(node: &str, version: u64, saw: u64) -> LeaseView {
     LeaseView {
@@ -45,7 +49,7 @@ fn candidates(members: &Members) -> Vec<String> {
 
 /// Sends our own renewal and lets the watch show it.
 fn renew(members: &mut Members, version: u64, sent: f64, shown: f64) -> Vec<MemberChange> {
-    members.renewing(version.to_string(), subnets(&["10.0.0.0/24"]), at(sent));
+    members.renewing(version.to_string(), said(&["10.0.0.0/24"]), at(sent));
     members.hear(lease("me", version, 0), at(shown))
 }
 
@@ -96,7 +100,7 @@ fn a_stalled_watch_kills_nobody() {
     members.hear(lease("a", 1, 0), at(0.0));
     renew(&mut members, 2, 0.0, 0.1);
     for seconds in [5, 10, 15, 20] {
-        members.renewing(seconds.to_string(), subnets(&["10.0.0.0/24"]), at(f64::from(seconds)));
+        members.renewing(seconds.to_string(), said(&["10.0.0.0/24"]), at(f64::from(seconds)));
         assert_eq!(members.look(at(f64::from(seconds) + 4.9)), []);
     }
     assert!(members.is_live("a"));
@@ -124,11 +128,11 @@ fn a_member_is_dead_once_a_renewal_sent_after_its_last_hold_has_come_back() {
 fn e06_b22_i14_without_a_renewal_that_came_back_nothing_is_held() {
     let mut members = members();
     assert_eq!(members.fence(), None);
-    members.renewing("1".to_owned(), subnets(&["10.0.0.0/24"]), at(0.0));
+    members.renewing("1".to_owned(), said(&["10.0.0.0/24"]), at(0.0));
     assert_eq!(members.fence(), None, "sent is not shown");
     members.hear(lease("me", 1, 0), at(3.0));
     assert_eq!(members.fence(), Some(at(7.0)), "counted from the sending");
-    members.renewing("2".to_owned(), subnets(&["10.0.0.0/24"]), at(5.0));
+    members.renewing("2".to_owned(), said(&["10.0.0.0/24"]), at(5.0));
     members.hear(lease("a", 9, 0), at(5.5));
     assert_eq!(members.fence(), Some(at(7.0)));
     members.hear(lease("me", 2, 0), at(6.0));
@@ -189,8 +193,8 @@ fn a_subnet_that_went_out_of_a_renewal_has_to_be_listed_anew() {
     let mut members = members();
     members.hear(lease("a", 1, 100), at(0.0));
     renew(&mut members, 10, 1.0, 1.2);
-    members.renewing("11".to_owned(), subnets(&["10.0.0.0/24"]), at(2.0));
-    members.renewing("12".to_owned(), subnets(&[]), at(2.1));
+    members.renewing("11".to_owned(), said(&["10.0.0.0/24"]), at(2.0));
+    members.renewing("12".to_owned(), said(&[]), at(2.1));
     assert!(members.may_take(addr(), at(2.1)).is_err(), "others may have seen it go");
     members.hear(lease("me", 11, 0), at(2.2));
     assert!(members.may_take(addr(), at(2.2)).is_err(), "what came back is older");
@@ -207,6 +211,8 @@ fn e17_e19_e20_only_a_difference_is_told() {
         let words = |change: MemberChange| match change {
             MemberChange::Joined { node, subnets } => format!("+{node}{subnets:?}"),
             MemberChange::Left { node, subnets } => format!("-{node}{subnets:?}"),
+            MemberChange::Claimed { node, addrs } => format!("+{node}{addrs:?}"),
+            MemberChange::Unclaimed { node, addrs } => format!("-{node}{addrs:?}"),
         };
         changes.into_iter().map(words).collect::<Vec<_>>().join(" ")
     };
@@ -220,6 +226,47 @@ fn e17_e19_e20_only_a_difference_is_told() {
     assert_eq!(told(members.hear(with(4, &["10.0.1.0/24"]), at(18.0))), "+a{10.0.1.0/24}");
     assert_eq!(told(members.hear_all(vec![], at(19.0))), "-a{10.0.1.0/24}");
     assert_eq!(told(members.gone("a")), "");
+}
+
+#[test]
+fn claims_count_while_their_node_lives_and_serves_the_address() {
+    let mut members = members();
+    let with = |version, texts: &[&str]| LeaseView {
+        claims: texts.iter().map(|text| text.parse().unwrap()).collect(),
+        ..lease("a", version, 0)
+    };
+    let claimants = |members: &Members| members.claimants(addr()).map(|node| node.to_string()).collect::<Vec<_>>();
+    members.hear(with(1, &["10.0.0.1", "192.0.2.1"]), at(0.0));
+    assert_eq!(claimants(&members), ["a"]);
+    assert_eq!(members.claimants("192.0.2.1".parse().unwrap()).count(), 0, "not of its subnets");
+    let changes = members.hear(with(2, &["10.0.0.2"]), at(5.0));
+    let one = |text: &str| BTreeSet::from([text.parse().unwrap()]);
+    let (lost, won) = (one("10.0.0.1"), one("10.0.0.2"));
+    let told = [
+        MemberChange::Unclaimed { node: "a".into(), addrs: lost },
+        MemberChange::Claimed { node: "a".into(), addrs: won.clone() },
+    ];
+    assert_eq!(changes, told);
+    let dead = members.look(at(15.0));
+    assert!(dead.contains(&MemberChange::Unclaimed { node: "a".into(), addrs: won }), "{dead:?}");
+}
+
+#[test]
+fn a_claimed_address_is_taken_when_all_who_could_hold_it_know_of_the_claim() {
+    let mut members = members();
+    members.hear(lease("a", 1, 0), at(0.0));
+    renew(&mut members, 10, 1.0, 1.1);
+    members.hear(lease("a", 11, 10), at(1.2));
+    assert_eq!(members.may_take(addr(), at(1.2)), Ok(()));
+    assert!(members.may_take_claimed(addr(), at(1.2)).is_err(), "it claims nothing yet");
+    let claims = BTreeSet::from([addr()]);
+    members.renewing("12".to_owned(), Said { claims: claims.clone(), ..said(&["10.0.0.0/24"]) }, at(2.0));
+    members.hear(LeaseView { claims, ..lease("me", 12, 0) }, at(2.1));
+    assert_eq!(members.may_take_claimed(addr(), at(2.1)), Err(at(12.1)), "a may hold it");
+    members.hear(lease("a", 13, 12), at(2.2));
+    assert_eq!(members.may_take_claimed(addr(), at(2.2)), Ok(()));
+    members.renewing("14".to_owned(), said(&["10.0.0.0/24"]), at(3.0));
+    assert!(members.may_take_claimed(addr(), at(3.0)).is_err(), "others may have seen the claim go");
 }
 
 /// A history takes a while, so there are fewer of them than of other cases; `PROPTEST_CASES` still asks for more.

@@ -35,6 +35,8 @@ pub(crate) struct Planner<'a> {
     outdated: Vec<Step>,
     /// Drop, then put: where the kernel allows no other order.
     swaps: Vec<Step>,
+    /// Addresses that would go if routers had forgotten them.
+    waiting: Vec<IpAddr>,
 }
 
 impl<'a> Planner<'a> {
@@ -42,8 +44,8 @@ impl<'a> Planner<'a> {
     pub(crate) fn new(desired: &'a Desired, links: &'a Links, now: Moment, own: Ownership<'a>) -> Self {
         let by_name = links.by_index.iter().map(|(index, link)| (link.name.as_str(), *index)).collect();
         let marks = links.keeps_protocol();
-        let (on_links, drops, puts, outdated, swaps) = Default::default();
-        Self { desired, links, by_name, now, own, marks, on_links, drops, puts, outdated, swaps }
+        let (on_links, drops, puts, outdated, swaps, waiting) = Default::default();
+        Self { desired, links, by_name, now, own, marks, on_links, drops, puts, outdated, swaps, waiting }
     }
 
     /// How many steps there are so far.
@@ -70,8 +72,12 @@ impl<'a> Planner<'a> {
     /// What to do for one address that is shown like this.
     pub(crate) fn addr(&mut self, addr: IpAddr, shown: &[Shown]) {
         let Some(wanted) = self.desired.addrs.get(&addr) else {
-            let ours: Vec<_> = shown.iter().filter(|shown| self.is_ours(shown)).collect();
-            return self.drops.extend(ours.into_iter().map(|shown| drop_of(shown, (self.own.why)(addr))));
+            for on in shown {
+                if self.is_ours(on) && !self.waits(on) {
+                    self.drops.push(drop_of(on, (self.own.why)(addr)));
+                }
+            }
+            return;
         };
         // Until its interface is there, an address stays where it is.
         let Some(&index) = self.by_name.get(&*wanted.link) else { return };
@@ -116,9 +122,13 @@ impl<'a> Planner<'a> {
     fn replace_form(&mut self, on: &Shown, index: u32, wanted: &WantedAddr) -> bool {
         let (link, held) = on;
         let drop = drop_of(on, Why::Changed);
+        let waits = self.waits(on);
         if *link != index || held.addr.is_ipv4() {
-            self.outdated.push(drop);
+            self.outdated.extend((!waits).then_some(drop));
             return false;
+        }
+        if waits {
+            return true;
         }
         self.swaps.push(drop);
         let put = self.put(held.addr, index, wanted, false);
@@ -129,6 +139,18 @@ impl<'a> Planner<'a> {
     fn is_ours(&self, (link, held): &Shown) -> bool {
         let name = self.links.by_index.get(link).map(|link| link.name.as_str());
         name != Some(IPVS_LINK) && (self.own.is_ours)(*link, held)
+    }
+
+    /// Whether an address cannot go yet; remembered, so that it is looked at again.
+    fn waits(&mut self, (link, held): &Shown) -> bool {
+        let waits = (self.own.waits)(*link, held);
+        self.waiting.extend(waits.then_some(held.addr));
+        waits
+    }
+
+    /// Addresses that would go if routers had forgotten them.
+    pub(crate) fn waiting(&self) -> &[IpAddr] {
+        &self.waiting
     }
 
     fn is_stale(&self, held: &HeldAddr, wanted: &WantedAddr) -> bool {

@@ -37,7 +37,8 @@ fn desired(addrs: &[(&str, u8)]) -> Desired {
 }
 
 fn planned(desired: &Desired, kernel: &ModelKernel) -> Vec<String> {
-    let own = Ownership { is_ours: &|_, held| held.protocol == OUR_PROTOCOL, why: &|_| Why::NoService };
+    let own =
+        Ownership { is_ours: &|_, held| held.protocol == OUR_PROTOCOL, why: &|_| Why::NoService, waits: &|_, _| false };
     let short = |step: &Step| match step {
         Step::PutAddr { addr, prefix, .. } => format!("put {addr}/{prefix}"),
         Step::DropAddr { addr, prefix, .. } => format!("drop {addr}/{prefix}"),

@@ -66,8 +66,7 @@ impl State {
         }
         for addr in &service.addrs {
             self.enlist(*addr, &service.key, Some(&service));
-            // Who announces an address matters only to those who wait for it.
-            if !same || self.work.waiting.contains(addr) {
+            if !same {
                 self.work.unwished.insert(*addr);
             }
         }
@@ -141,6 +140,7 @@ impl State {
         self.work.all = true;
         self.work.links = true;
         self.around.stale = true;
+        self.routing.mark_all();
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::members::{LeaseView, MemberChange};
+use crate::members::{LeaseView, MemberChange, Said};
 use crate::moment::Moment;
 use crate::want::{LeaseWish, State};
 
@@ -34,8 +34,8 @@ impl State {
     /// A renewal of this node's own lease goes out now and says what was wished.
     pub fn renewing(&mut self, renew_time: String, wish: &LeaseWish, now: Moment) {
         self.lease.told = wish.saw;
-        self.lease.published = wish.subnets.clone();
-        self.members.renewing(renew_time, wish.subnets.clone(), now);
+        self.lease.published = Said { subnets: wish.subnets.clone(), claims: wish.claims.clone() };
+        self.members.renewing(renew_time, self.lease.published.clone(), now);
     }
 
     fn leases_heard(&mut self, changes: Vec<MemberChange>, now: Moment) {
@@ -52,17 +52,30 @@ impl State {
         for change in &changes {
             self.work.unwished.extend(self.elections.changed(change, &self.members));
             self.around.stale = true;
-            if let MemberChange::Joined { node, subnets } = change
-                && **node != *self.me
-                && subnets.iter().any(|subnet| self.serves_part_of(subnet))
-            {
+            let (node, concerned) = match change {
+                MemberChange::Joined { node, subnets } => (node, subnets.iter().any(|net| self.serves_part_of(net))),
+                MemberChange::Claimed { node, addrs } => {
+                    self.work.unwished.extend(addrs);
+                    (node, addrs.iter().any(|addr| self.serves(*addr)))
+                }
+                MemberChange::Unclaimed { node, addrs } => {
+                    self.work.unwished.extend(addrs);
+                    (node, false)
+                }
+                MemberChange::Left { node, .. } => (node, false),
+            };
+            if concerned && **node != *self.me {
                 self.lease.asked = self.members.acted_up_to();
             }
         }
     }
 
+    fn serves(&self, addr: IpAddr) -> bool {
+        self.lease.published.subnets.iter().any(|own| own.contains(&addr))
+    }
+
     fn serves_part_of(&self, other: &IpNet) -> bool {
-        self.lease.published.iter().any(|own| own.contains(other) || other.contains(own))
+        self.lease.published.subnets.iter().any(|own| own.contains(other) || other.contains(own))
     }
 
     /// Looks whether local addresses may still be held. Once they were not, each must be taken anew.
@@ -70,7 +83,6 @@ impl State {
         let fence = self.members.fence().filter(|fence| now < *fence);
         if fence.is_none() || self.lease.fence.is_some_and(|before| before <= now) {
             self.work.holding.clear();
-            self.work.claimed.clear();
         }
         if fence != self.lease.fence {
             if fence > self.lease.fence {
@@ -83,8 +95,8 @@ impl State {
 
     /// What this node's lease should say, as of the last [`State::want`].
     ///
-    /// It never says more than what is true of the kernel: a subnet is left out, and a newcomer acknowledged, only when
-    /// the addresses concerned are off the NICs.
+    /// It never says more than what is true of the kernel: a subnet or a claim is left out, and a newcomer or another's
+    /// claim acknowledged, only when the addresses concerned are off the NICs.
     pub fn lease_wish(&mut self) -> LeaseWish {
         let stuck: BTreeSet<IpAddr> =
             self.sight.on_nics.iter().filter(|addr| self.overstays(**addr)).copied().collect();
@@ -95,12 +107,16 @@ impl State {
         // Who leaves lists nothing any more, so that others need not wait for it.
         let mut subnets = if self.leaving.is_some() { BTreeSet::new() } else { self.around.serving.subnets() };
         let occupied = |subnet: &&IpNet| stuck.iter().any(|addr| subnet.contains(addr));
-        subnets.extend(self.lease.published.iter().filter(occupied));
+        let published = &self.lease.published;
+        subnets.extend(published.subnets.iter().filter(occupied));
+        let mut claims = self.work.claims.clone();
+        let shown = self.members.lease(&self.me).into_iter().flat_map(|own| &own.claims);
+        claims.extend(published.claims.iter().chain(shown).filter(|addr| stuck.contains(*addr)));
         let ready = self.is_ready() && self.config.is_some() && self.leaving.is_none();
-        let publish = ready || !self.lease.published.is_empty() && self.holds_local();
+        let publish = ready || !published.subnets.is_empty() && self.holds_local();
         let untold = self.lease.asked > self.lease.told && self.lease.saw >= self.lease.asked;
-        let urgent = publish && (untold || subnets != self.lease.published);
-        LeaseWish { publish, subnets, saw: self.lease.saw, urgent, renew_from: self.members.proof_due() }
+        let urgent = publish && (untold || subnets != published.subnets || claims != published.claims);
+        LeaseWish { publish, subnets, claims, saw: self.lease.saw, urgent, renew_from: self.members.proof_due() }
     }
 
     /// Whether an address of ours is on a NIC where it should not be any more.

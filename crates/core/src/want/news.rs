@@ -76,6 +76,7 @@ impl State {
         if renamed {
             // Addresses that waited for the interface can go on it now.
             self.work.all = true;
+            self.routing.mark_all();
         }
     }
 
@@ -131,5 +132,6 @@ impl State {
         self.remember(held.addr);
         self.mark_unplanned(held.addr);
         self.work.unsettled.insert(held.addr);
+        self.routing.mark(held.addr);
     }
 }

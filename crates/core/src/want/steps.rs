@@ -42,11 +42,15 @@ impl State {
         if !self.is_ready() {
             return Vec::new();
         }
-        let (planned, paused, links, steps) = self.plan_next(now, most);
+        let Planned { addrs, paused, waiting, links, steps } = self.plan_next(now, most);
         self.work.links &= !links;
-        self.forget_planned(&planned);
-        planned.into_iter().for_each(|addr| self.remember(addr));
+        self.forget_planned(&addrs);
+        for addr in addrs {
+            self.remember(addr);
+            self.waits_no_longer(addr);
+        }
         self.work.alarms.extend(paused);
+        waiting.into_iter().for_each(|addr| self.wait(addr, now));
         let marks = self.sight.links.as_ref().is_some_and(Links::keeps_protocol);
         for step in &steps {
             if let Step::PutAddr { link, addr, prefix, .. } = step
@@ -79,30 +83,40 @@ impl State {
     /// The whole difference between the wish and the kernel, for whoever asks; nothing is remembered of it.
     pub fn pending(&self, now: Moment) -> Vec<Step> {
         let Some(links) = self.sight.links.as_ref().filter(|_| self.is_ready()) else { return Vec::new() };
-        let own = Ownership { is_ours: &|link, held| self.is_ours(link, held), why: &|addr| self.why(addr) };
+        let own = Ownership {
+            is_ours: &|link, held| self.is_ours(link, held),
+            why: &|addr| self.why(addr),
+            waits: &|link, held| self.waits(link, held, now),
+        };
         plan(&self.desired, links, now, own)
     }
 
     fn plan_next(&self, now: Moment, most: usize) -> Planned {
-        let (mut planned, mut paused) = (Vec::new(), Vec::new());
-        let Some(links) = &self.sight.links else { return (planned, paused, false, Vec::new()) };
-        let own = Ownership { is_ours: &|link, held| self.is_ours(link, held), why: &|addr| self.why(addr) };
+        let mut next = Planned::default();
+        let Some(links) = &self.sight.links else { return next };
+        let own = Ownership {
+            is_ours: &|link, held| self.is_ours(link, held),
+            why: &|addr| self.why(addr),
+            waits: &|link, held| self.waits(link, held, now),
+        };
         let mut planner = Planner::new(&self.desired, links, now, own);
-        let look_at_links = self.work.links && !self.repairs.links_paused(now);
-        if look_at_links {
+        next.links = self.work.links && !self.repairs.links_paused(now);
+        if next.links {
             planner.links();
         }
         for addr in self.work.unplanned.iter().flatten().filter(|addr| !self.repairs.is_in_flight(**addr)) {
             if planner.len() >= most {
                 break;
             }
-            planned.push(*addr);
+            next.addrs.push(*addr);
             match self.repairs.paused(*addr, || self.desired.addrs.contains_key(addr), now) {
-                Some(until) => paused.push((until, *addr)),
+                Some(until) => next.paused.push((until, *addr)),
                 None => planner.addr(*addr, self.sight.shown(*addr)),
             }
         }
-        (planned, paused, look_at_links, planner.finish())
+        next.waiting = planner.waiting().to_vec();
+        next.steps = planner.finish();
+        next
     }
 
     /// How a step went. The kernel's news about it are expected before.
@@ -228,5 +242,16 @@ impl State {
     }
 }
 
-/// Addresses that were planned, those paused until later, whether interfaces were planned, and the steps.
-type Planned = (Vec<IpAddr>, Vec<(Moment, IpAddr)>, bool, Vec<Step>);
+/// The next steps, and what they are about.
+#[derive(Default)]
+struct Planned {
+    /// Addresses that were planned.
+    addrs: Vec<IpAddr>,
+    /// Those of them that pause until later.
+    paused: Vec<(Moment, IpAddr)>,
+    /// Those of them that wait for routers.
+    waiting: Vec<IpAddr>,
+    /// Whether interfaces were planned.
+    links: bool,
+    steps: Vec<Step>,
+}

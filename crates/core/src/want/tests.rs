@@ -18,6 +18,7 @@ use crate::plan::{Ownership, Step, plan};
 mod laws;
 mod local;
 mod repair;
+mod routes;
 mod shared;
 mod virtuals;
 
@@ -204,7 +205,7 @@ impl Node {
         self.state.renewing(text.clone(), &wish, self.now);
         self.version += 1;
         let lease = self.lease("node-a", &wish.subnets, Some(wish.saw));
-        self.state.hear_lease(LeaseView { renewed: Some(text), ..lease }, self.now);
+        self.state.hear_lease(LeaseView { renewed: Some(text), claims: wish.claims, ..lease }, self.now);
         self.rest();
     }
 
@@ -215,6 +216,7 @@ impl Node {
             age: Duration::ZERO,
             duration: Some(LEASE),
             subnets: subnets.clone(),
+            claims: BTreeSet::new(),
             instance: "x".into(),
             version: Some(self.version),
             saw,
@@ -251,7 +253,11 @@ impl Node {
     /// What a plan from scratch would do.
     fn plan_from_scratch(&self) -> Vec<Step> {
         let state = &self.state;
-        let own = Ownership { is_ours: &|link, held| state.is_ours(link, held), why: &|addr| state.why(addr) };
+        let own = Ownership {
+            is_ours: &|link, held| state.is_ours(link, held),
+            why: &|addr| state.why(addr),
+            waits: &|link, held| state.waits(link, held, self.now),
+        };
         plan(state.desired(), self.kernel.links(), self.now, own)
     }
 }

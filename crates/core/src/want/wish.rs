@@ -10,14 +10,11 @@ use crate::moment::Moment;
 use crate::place::{Guard, Origin, Serving, Spot, Surroundings, place};
 use crate::plan::{IPVS_LINK, Lifetime, WantedAddr, Why};
 use crate::reason::Reason;
-use crate::slots::Slots;
+use crate::want::near::Preferred;
 use crate::want::{AgentService, Around, Change, Leaving, PolicyWish, State, Verdict};
 
 /// Lifetimes that a user wrote are at least this long, as they always were.
 const SHORTEST_LIFETIME: u32 = 60;
-
-/// A removed entry makes news; this is only how often a forgotten one is looked at.
-const CLAIM_PATIENCE: Duration = Duration::from_secs(1);
 
 /// An address to decide about, and what it is decided by.
 #[derive(Clone, Copy)]
@@ -44,6 +41,12 @@ impl State {
                 self.wish(addr, now);
             }
         }
+        self.look_at_routes(now);
+        self.next_wake()
+    }
+
+    /// When to ask again although nothing happened. Steps that were given meanwhile may have brought it forward.
+    pub fn next_wake(&self) -> Option<Moment> {
         let fence = self.lease.fence.filter(|_| !self.work.mine.is_empty());
         let alarm = self.work.alarms.first().map(|(moment, _)| *moment);
         [self.members.next_wake(), fence, alarm, self.repairs.links_until()].into_iter().flatten().min()
@@ -108,18 +111,18 @@ impl State {
         self.remember(addr);
         self.work.mine.remove(&addr);
         self.work.waiting.remove(&addr);
-        self.work.claiming.remove(&addr);
+        self.work.claims.remove(&addr);
         let holders = self.by_addr.get(&addr).cloned();
         let judged = holders.as_deref().map(|holders| self.judge(addr, holders, now));
         if !self.work.mine.contains(&addr) {
             self.work.holding.remove(&addr);
-            self.work.claimed.remove(&addr);
         }
         let (verdict, wanted) = judged.map_or((None, None), |(verdict, wanted)| (Some(verdict), wanted));
         match verdict {
             Some(verdict) => drop(self.verdicts.insert(addr, verdict)),
             None => {
                 self.elections.forget(addr);
+                self.work.awaited.remove(&addr);
                 self.verdicts.remove(&addr);
             }
         }
@@ -135,6 +138,7 @@ impl State {
             }
         }
         self.work.unsettled.insert(addr);
+        self.routing.mark(addr);
         self.look_at_policies(holders.as_deref().unwrap_or_default());
     }
 
@@ -145,6 +149,7 @@ impl State {
         let spot = self.spot(addr, holders);
         if !matches!(spot, Spot::Local { .. }) {
             self.elections.forget(addr);
+            self.work.awaited.remove(&addr);
         }
         match (spot, self.leaving) {
             (Spot::Nowhere(reason), _) => (Verdict::Nowhere(reason), None),
@@ -210,19 +215,21 @@ impl State {
 
     fn judge_local(&mut self, case: Case<'_>, link: u32, prefix: u8) -> (Verdict, Option<WantedAddr>) {
         let Case { addr, holders, config, now } = case;
-        let prefer = holders.iter().find(|service| service.affinity && !service.shared);
-        let prefer = prefer.map(|service| self.endpoints.get(&service.key).cloned().unwrap_or_default());
-        self.elections.watch(addr, prefer.filter(|nodes| !nodes.is_empty()), &self.members);
+        let Preferred { nodes, expected } = self.prefer(addr, holders, now);
+        self.elections.watch(addr, Some(nodes).filter(|nodes| !nodes.is_empty()), &self.members);
         match self.elections.winning(addr) {
             None => return (Verdict::NoWinner, None),
             Some(node) if *node != self.me => return (Verdict::Elsewhere { node: node.clone() }, None),
             Some(_) => self.work.mine.insert(addr),
         };
+        if expected && !self.elections.fell_back(addr) {
+            return (Verdict::Waiting { until: self.work.awaited.get(&addr).copied().unwrap_or(now) }, None);
+        }
         let Some(name) = self.sight.link(link).map(|link| Arc::<str>::from(link.name.as_str())) else {
             return (Verdict::NoWinner, None);
         };
         let adopted = self.adopted(addr, link, prefix);
-        let allowed = self.allowed(case, &name, adopted);
+        let allowed = self.allowed(case, adopted);
         let lifetime = match (&allowed, adopted) {
             (Ok(fence), _) => self.nic_lifetime(addr, *fence, config),
             // A predecessor left it with a lifetime: it neither grows nor ends before time.
@@ -254,15 +261,16 @@ impl State {
     }
 
     /// Until when this node may hold an address it is elected for; if not at all, when it may take it.
-    fn allowed(&mut self, case: Case<'_>, link: &Arc<str>, adopted: Option<Moment>) -> Result<Moment, Option<Moment>> {
+    fn allowed(&mut self, case: Case<'_>, adopted: Option<Moment>) -> Result<Moment, Option<Moment>> {
         let Case { addr, config, now, .. } = case;
         let fence = self.lease.fence.ok_or(None)?;
         // A lifetime up to a predecessor's fence says that nobody can have taken it since: holding goes on.
         let unbroken = config.on_nic.valid_lifetime.is_none()
             && adopted.is_some_and(|until| now < until && until <= now + self.lease.hold);
         if !unbroken && !self.work.holding.contains(&addr) {
-            let free = self.members.may_take(addr, now);
-            let free = free.and_then(|()| self.claim(case, link));
+            let claimed = self.is_by_claim(addr);
+            let free =
+                if claimed { self.members.may_take_claimed(addr, now) } else { self.members.may_take(addr, now) };
             free.map_err(|until| {
                 self.work.waiting.insert(addr);
                 self.work.alarms.insert((until, addr));
@@ -271,52 +279,6 @@ impl State {
         }
         self.work.holding.insert(addr);
         Ok(fence)
-    }
-
-    /// Whether the Service of an address that follows endpoints names this node; if not, asks for it to be written.
-    ///
-    /// The entry comes before the address: a node that is preferred a moment later sees it and waits. It is written anew
-    /// even if it is there, because only an accepted write proves that nobody has replaced it.
-    fn claim(&mut self, case: Case<'_>, link: &Arc<str>) -> Result<(), Moment> {
-        let Case { addr, holders, now, .. } = case;
-        if !holders.iter().any(|service| service.affinity && !service.shared) {
-            return Ok(());
-        }
-        let claimed = self.work.claimed.remove(&addr);
-        if self.is_claimed(addr, holders) {
-            return Err(now + CLAIM_PATIENCE);
-        }
-        if claimed {
-            return Ok(());
-        }
-        self.work.claiming.insert(addr, link.clone());
-        self.changes.push(Change::Claiming { addr });
-        Err(now + CLAIM_PATIENCE)
-    }
-
-    /// The API server has just accepted what this node wrote to a Service.
-    pub fn service_written(&mut self, key: &str) {
-        let Some(service) = self.services.get(key) else { return };
-        let entries: Vec<_> = service.announcing.iter().flatten().map(|text| Slots::parse(text)).collect();
-        let is_mine =
-            |addr| entries.iter().filter_map(|slots| slots.announcer(addr)).any(|slot| *slot.node == *self.me);
-        let claiming = service.addrs.iter().copied().filter(|addr| self.work.claiming.contains_key(addr));
-        let claimed: Vec<_> = claiming.filter(|addr| is_mine(*addr)).collect();
-        self.work.unwished.extend(&claimed);
-        self.work.claimed.extend(claimed);
-    }
-
-    /// Whether another node says that it announces an address which follows the endpoints of a Service.
-    ///
-    /// Leases do not say who is preferred, so that a node which has not heard of the endpoints' move may still hold it. It
-    /// removes its entry when it has let go. Agents of other programs leave theirs and are not waited for.
-    fn is_claimed(&self, addr: IpAddr, holders: &[Arc<AgentService>]) -> bool {
-        let following = holders.iter().filter(|service| service.affinity && !service.shared);
-        following.flat_map(|service| service.announcing.iter().flatten()).any(|text| {
-            let slots = Slots::parse(text);
-            let other = slots.announcer(addr).filter(|slot| *slot.node != *self.me);
-            other.is_some_and(|slot| self.members.is_candidate(&slot.node, addr) && self.members.speaks(&slot.node))
-        })
     }
 
     fn nic_lifetime(&mut self, addr: IpAddr, fence: Moment, config: &AgentConfig) -> Lifetime {

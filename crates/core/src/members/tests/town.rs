@@ -384,7 +384,8 @@ impl Agent {
 
     fn renew(&mut self, node: &Node, which: usize, server: &Server, number: u64, now: Moment) -> Write {
         let renewed = number.to_string();
-        self.members.renewing(renewed.clone(), node.plugged.clone(), now);
+        let said = Said { subnets: node.plugged.clone(), ..Said::default() };
+        self.members.renewing(renewed.clone(), said, now);
         (self.last_sent, self.answered, self.urgent) = (Some(now), false, false);
         self.published.clone_from(&node.plugged);
         let lease = LeaseView {

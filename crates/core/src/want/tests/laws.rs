@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[derive(Clone, Debug)]
-enum Act {
+pub(super) enum Act {
     Serve { name: u8, addrs: Vec<u8>, policy_local: bool },
     Delete(u8),
     Endpoints { name: u8, here: bool },
@@ -23,7 +23,7 @@ enum Act {
     Pass(u16),
 }
 
-fn act() -> impl Strategy<Value = Act> {
+pub(super) fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         6 => (0..5_u8, prop::collection::vec(0..8_u8, 0..3), any::<bool>())
             .prop_map(|(name, addrs, policy_local)| Act::Serve { name, addrs, policy_local }),
@@ -80,7 +80,7 @@ fn groups(which: u8) -> Vec<Group> {
     }
 }
 
-fn perform(node: &mut Node, act: &Act) {
+pub(super) fn perform(node: &mut Node, act: &Act) {
     let key = |name: &u8| format!("test/s{name}");
     let news = match act {
         Act::Serve { name, addrs, policy_local } => {

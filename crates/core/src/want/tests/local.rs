@@ -298,67 +298,126 @@ fn a_restarted_agent_that_cannot_renew_lets_go_when_its_predecessor_would_have()
     assert_eq!(after.on("eth0"), nic_and(&[]));
 }
 
-/// The Service says that this node announces its address, and the API server has accepted it.
-fn claim(node: &mut Node, service: AgentService) {
-    let addr = service.addrs[0];
-    assert_eq!(node.state.claiming(addr), Some("eth0"));
-    node.serve(AgentService { announcing: [Some(format!("node-a,eth0,{addr}")), None], ..service.clone() });
-    assert_eq!(node.on("eth0"), nic_and(&[]), "an entry alone may be an old one");
-    node.state.service_written(&service.key);
+/// Another node renews its lease and claims an address.
+fn claim(node: &mut Node, name: &str, addr: &str, saw: u64) {
+    node.version += 1;
+    let subnets = SUBNETS.iter().map(|net| net.parse().unwrap()).collect();
+    let lease = LeaseView { claims: BTreeSet::from([ip(addr)]), ..node.lease(name, &subnets, Some(saw)) };
+    node.state.hear_lease(lease, node.now);
+    node.rest();
+}
+
+fn near(addr: &str) -> AgentService {
+    AgentService { affinity: true, ..svc("web", &[addr]) }
+}
+
+fn endpoints(node: &mut Node, nodes: &[&str]) {
+    node.state.set_endpoints(&"test/web".into(), nodes.iter().map(|node| (*node).to_owned()).collect());
     node.rest();
 }
 
 #[test]
-fn node_affinity_moves_the_address_to_the_endpoints() {
+fn a13_an_address_near_endpoints_is_claimed_first_and_taken_when_all_know() {
     let mut node = Node::up();
     let addr = won_by("node-b");
-    node.peer("node-b", &SUBNETS, Some(u64::MAX));
-    let service = AgentService { affinity: true, ..svc("web", &[&addr]) };
-    node.serve(service.clone());
-    assert_eq!(node.on("eth0"), nic_and(&[]));
-    node.state.set_endpoints(&service.key, BTreeSet::from(["node-a".to_owned()]));
+    node.peer("node-b", &SUBNETS, Some(u64::MAX - 1));
+    node.serve(near(&addr));
+    endpoints(&mut node, &["node-a"]);
+    let wish = node.state.lease_wish();
+    assert!(wish.urgent && wish.claims == BTreeSet::from([ip(&addr)]), "{wish:?}");
+    node.peer("node-b", &SUBNETS, Some(0));
+    node.renew();
+    assert_eq!(node.on("eth0"), nic_and(&[]), "node-b may hold it and not know of the claim");
+    node.peer("node-b", &SUBNETS, Some(node.version));
     node.rest();
-    assert_eq!(node.on("eth0"), nic_and(&[]), "first the Service says who will announce it");
-    claim(&mut node, service.clone());
     assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]));
-    node.serve(AgentService { shared: true, ..service });
+    node.serve(AgentService { shared: true, ..near(&addr) });
     assert_eq!(node.on("eth0"), nic_and(&[]), "a shared address follows no Service's endpoints");
+    assert!(node.state.lease_wish().claims.is_empty());
 }
 
 #[test]
-fn an_address_that_follows_endpoints_is_taken_when_its_holder_says_that_it_has_let_go() {
+fn what_another_node_claims_is_let_go_whatever_this_node_knows_of_the_service() {
     let mut node = Node::up();
     let addr = won_by("node-a");
     node.peer("node-b", &SUBNETS, Some(u64::MAX));
-    let claimed = |holder: &str| AgentService {
-        affinity: true,
-        announcing: [Some(format!("{holder},eth0,{addr}")), None],
-        ..svc("web", &[&addr])
-    };
-    node.serve(claimed("node-b"));
-    assert_eq!(node.on("eth0"), nic_and(&[]), "node-b may not have heard that the endpoints moved");
-    assert!(matches!(node.state.verdict(ip(&addr)), Some(Verdict::Waiting { .. })));
-    let free = AgentService { announcing: [None, None], ..claimed("") };
-    node.serve(free.clone());
-    claim(&mut node, free);
+    node.serve(svc("web", &[&addr]));
+    assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]));
+    node.state.hear_lease(
+        LeaseView {
+            claims: BTreeSet::from([ip(&addr)]),
+            version: Some(90),
+            renewed: Some("claiming".into()),
+            ..node.lease("node-b", &SUBNETS.iter().map(|net| net.parse().unwrap()).collect(), Some(u64::MAX))
+        },
+        node.now,
+    );
+    node.state.want(node.now);
+    assert!(node.state.lease_wish().saw < 90, "acknowledged only when it is off the NIC");
+    node.rest();
+    assert_eq!(node.on("eth0"), nic_and(&[]));
+    let wish = node.state.lease_wish();
+    assert!(wish.urgent && wish.saw >= 90, "node-b waits for it: {wish:?}");
+    node.version = 90;
+    node.peer("node-b", &SUBNETS, Some(u64::MAX));
+    node.rest();
+    assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]), "back with the claim gone");
+}
+
+#[test]
+fn the_holder_keeps_an_address_until_the_node_with_the_endpoint_claims_it() {
+    let mut node = Node::up();
+    let addr = won_by("node-a");
+    node.peer("node-b", &SUBNETS, Some(u64::MAX));
+    node.serve(near(&addr));
+    assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]), "no endpoints, no preference");
+    endpoints(&mut node, &["node-b"]);
+    assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]), "node-b may not have heard of it");
+    claim(&mut node, "node-b", &addr, u64::MAX);
+    assert_eq!(node.on("eth0"), nic_and(&[]));
+}
+
+#[test]
+fn a_node_that_does_not_claim_what_it_should_is_waited_for_a_moment_only() {
+    let mut node = Node::up();
+    let addr = won_by("node-a");
+    node.peer("node-b", &SUBNETS, Some(u64::MAX));
+    node.state.set_endpoints(&"test/web".into(), BTreeSet::from(["node-b".to_owned()]));
+    node.serve(near(&addr));
+    assert_eq!(node.on("eth0"), nic_and(&[]), "it is node-b's to take");
+    node.pass(seconds(2));
     assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]));
 }
 
 #[test]
-fn the_claim_of_a_node_that_is_gone_or_never_takes_claims_back_is_not_waited_for() {
-    for saw in [None, Some(u64::MAX)] {
-        let mut node = Node::up();
-        let addr = won_by("node-a");
-        node.peer("node-b", &SUBNETS, saw);
-        let claims = [Some(format!("node-b,eth0,{addr}")), None];
-        let service = AgentService { affinity: true, announcing: claims, ..svc("web", &[&addr]) };
-        node.serve(service.clone());
-        assert_eq!(node.state.claiming(ip(&addr)).is_some(), saw.is_none());
-        node.peer("node-b", &[], saw);
-        node.rest();
-        claim(&mut node, service);
-        assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]));
-    }
+fn agents_that_do_not_claim_go_where_the_endpoints_are() {
+    let mut node = Node::up();
+    let addr = won_by("node-a");
+    node.peer("node-b", &SUBNETS, None);
+    node.serve(near(&addr));
+    endpoints(&mut node, &["node-b"]);
+    assert_eq!(node.on("eth0"), nic_and(&[]), "an agent of the reference takes it");
+    endpoints(&mut node, &["nowhere"]);
+    assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]), "nobody near the endpoints can");
+    assert!(node.state.fell_back(ip(&addr)));
+}
+
+#[test]
+fn a_claim_stays_in_the_lease_until_the_address_is_off_the_nic() {
+    let mut node = Node::up();
+    let addr = won_by("node-b");
+    node.peer("node-b", &SUBNETS, Some(u64::MAX));
+    node.serve(near(&addr));
+    endpoints(&mut node, &["node-a"]);
+    node.renew();
+    assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]));
+    node.state.set_endpoints(&"test/web".into(), BTreeSet::new());
+    node.state.want(node.now);
+    assert_eq!(node.state.lease_wish().claims.len(), 1);
+    node.rest();
+    assert_eq!(node.on("eth0"), nic_and(&[]));
+    let wish = node.state.lease_wish();
+    assert!(wish.urgent && wish.claims.is_empty(), "{wish:?}");
 }
 
 #[test]
