@@ -3,9 +3,9 @@
 //! ```text
 //! watches ─────┐                      ┌──▶ kernel (a thread of its own)
 //! kernel ──────┤                      ├──▶ keeper of the lease (a task of its own)
-//! keeper ──────┼──▶ one loop ─▶ desk ─┤
-//! writes ──────┤                      ├──▶ writes to Services
-//! stop ────────┘                      └──▶ Events
+//! keeper ──────┼──▶ one loop ─▶ desk ─┼──▶ BGP speaker (a thread of its own)
+//! speaker ─────┤                      ├──▶ writes to Services, and this node's BGPNodeStatus
+//! writes, stop ┘                      └──▶ Events
 //! ```
 //!
 //! The loop takes whatever is queued, lets the desk decide, and hands out what it decided; it waits for nobody.
@@ -26,6 +26,7 @@ use lease::WallClock;
 use metrics::Metrics;
 use stop::OnStop;
 
+pub mod bgp;
 pub mod cleanup;
 pub mod clock;
 pub mod command;

@@ -23,11 +23,13 @@ use metrics::Metrics;
 use work::Workshop;
 
 pub mod agents;
+pub mod bgp;
 pub mod command;
 pub mod desk;
 pub mod groups;
 pub mod inspect;
 pub mod job;
+mod ledger;
 pub mod metrics;
 pub mod term;
 pub mod work;

@@ -14,6 +14,7 @@ use purelb::agent::stop::OnStop;
 use purelb::agent::{Settings, Timing};
 use purelb::cluster::watch::Change;
 use purelb_api::read::{self, GroupObject};
+use purelb_core::bgp::NodeFacts;
 use purelb_core::endpoints::{EndpointView, SliceView};
 use purelb_core::links::{LinkNews, Links};
 use purelb_core::model::ModelKernel;
@@ -67,7 +68,8 @@ fn furnished() -> Result<Desk> {
         on_stop: OnStop::Auto,
     };
     let mut desk = Desk::new(settings, Metrics::new(&mut Registry::default()));
-    let node = NodeNews { name: "node1".to_owned(), uid: "uid".to_owned(), labels: [].into(), addresses: vec![] };
+    let (name, uid, facts) = ("node1".to_owned(), "uid".to_owned(), NodeFacts::default());
+    let node = NodeNews { name, uid, labels: [].into(), addresses: vec![], facts };
     let pool = json!([{"pool": "172.16.0.0/12", "subnet": "172.16.0.0/12", "aggregation": "/32"}]);
     let group: GroupObject = serde_json::from_value(json!({
         "metadata": {"name": "edge", "namespace": "purelb-system"}, "spec": {"remote": {"v4pools": pool}},

@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::Context;
 use futures::future::OptionFuture;
 use jiff::Timestamp;
-use kube::Client;
 use prometheus_client::registry::Registry;
 use purelb_api::read;
 use tokio::sync::watch;
@@ -19,7 +18,7 @@ use super::guarded;
 use super::metrics::Metrics;
 use super::stop::OnStop;
 use super::{Settings, Timing, World, cleanup, kernel};
-use crate::cluster::connection::{config, install_namespace};
+use crate::cluster::connection::{client, config, install_namespace};
 use crate::cluster::leader::identity;
 use crate::http::{DebugServer, Readiness, Server, channel};
 use crate::logs::{self, Level};
@@ -27,8 +26,8 @@ use crate::signals::{stopped, terminated};
 
 /// How long a connection to the API server may take to come about.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long a connection may say nothing before it counts as dead: a little longer than the bookmarks of a quiet watch
-/// are apart.
+/// How long a connection that is alive may say nothing, as one to a proxy that has lost the API server: a little longer
+/// than the bookmarks of a quiet watch are apart. A dead one is noticed much sooner, see [`client`].
 const SILENCE: Duration = Duration::from_secs(90);
 
 /// How the agent is started; the names are those of the PureLB it replaces.
@@ -98,7 +97,7 @@ async fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     let mut config = config(args.kubeconfig.as_deref()).await?;
     (config.connect_timeout, config.read_timeout) = (Some(CONNECT), Some(SILENCE));
     let guarded = guarded::watch(config.cluster_url.host().unwrap_or_default().to_owned());
-    let client = Client::try_from(config).context("cannot set up the connection to the API server")?;
+    let client = client(&config).context("cannot set up the connection to the API server")?;
     let mut registry = Registry::default();
     let metrics = Metrics::new(&mut registry);
     let readiness = Readiness::default();

@@ -16,24 +16,29 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use purelb_api::annotations::LEASE_PREFIX;
 use purelb_api::read;
 use purelb_core::alloc::Notice;
+use purelb_core::bgp::status::NodeReport;
 use purelb_core::moment::Moment;
 use purelb_core::plan::Step;
 use purelb_core::want::{Leaving, State};
 use tracing::info;
 
 use super::Settings;
+use super::bgp::secrets::Wanted;
+use super::bgp::{Speak, SpeakerNews};
 use super::guarded::Guarded;
 use super::kernel::Order;
 use super::lease::{self, Content};
 use super::metrics::Metrics;
 use super::work::Job;
 use crate::cluster::known::Known;
+use bgp::Bgp;
 use endpoints::Slices;
 use heartbeat::{Heartbeat, Pace};
 use services::{Services, Surroundings};
 use setup::Choices;
 use sight::Sight;
 
+mod bgp;
 mod endpoints;
 mod hear;
 pub mod heartbeat;
@@ -58,6 +63,10 @@ pub struct Turn {
     pub notices: Vec<(ObjectReference, Notice)>,
     /// The lease as it is to be written now.
     pub renewal: Option<Box<Lease>>,
+    /// For the BGP speaker.
+    pub speak: Option<Speak>,
+    /// For this node's BGPNodeStatus.
+    pub report: Option<Box<NodeReport>>,
     /// The watch of leases is stuck and must begin anew.
     pub fresh_leases: bool,
     /// When to take the next turn although nothing happens.
@@ -73,6 +82,9 @@ pub struct Desk {
     slices: Slices,
     choices: Choices,
     guarded: Guarded,
+    bgp: Bgp,
+    /// Once everything was known, the kernel showed what it should: routers were told all there is.
+    complete: bool,
     /// The addresses of all Nodes, as their leases say.
     peers: Known<String, Vec<IpAddr>>,
     sight: Sight,
@@ -96,8 +108,10 @@ impl Desk {
             state: State::new(&settings.node, timing.members()),
             services: Services::default(),
             slices: Slices::default(),
-            choices: Choices::new(&settings.node, &settings.namespace),
+            choices: Choices::new(&settings.node, &settings.namespace, timing.lease),
             guarded: Guarded::default(),
+            bgp: Bgp::new(&settings.node, &settings.namespace),
+            complete: false,
             peers: Known::default(),
             sight: Sight::new(&settings.node, timing.members().hold() / 2),
             heartbeat: Heartbeat::new(Pace { renew: timing.renew(), retry: timing.patience() }),
@@ -115,19 +129,23 @@ impl Desk {
     /// Decides what to do now. The time on the wall is only for the lease.
     pub fn turn(&mut self, now: Moment, wall: Timestamp) -> Turn {
         self.begin(now);
-        let wanted = self.state.want(now);
+        self.state.want(now);
         if !self.applying {
             let steps = self.state.steps(now, BATCH);
+            self.complete |= steps.is_empty() && self.watching_until.is_some();
             self.apply(steps);
         }
+        self.todo.speak = self.bgp.speak(&self.state, self.complete);
+        let wanted = self.state.next_wake();
         self.tell();
         self.look(now);
+        let report = self.report(now);
         let beat = self.beat(now, wall);
         self.observe(now);
         let (fresh, stuck) = self.sight.is_stuck(now);
         self.todo.fresh_leases = fresh;
         let turn = std::mem::take(&mut self.todo);
-        let wakes = [wanted, self.services.next_wake(), beat, stuck];
+        let wakes = [wanted, self.services.next_wake(), beat, stuck, report];
         Turn { wake: wakes.into_iter().flatten().min(), ..turn }
     }
 
@@ -178,6 +196,18 @@ impl Desk {
         }
     }
 
+    /// Reports on BGP if it is time; answers with when to look again.
+    fn report(&mut self, now: Moment) -> Option<Moment> {
+        let (report, wake) = self.bgp.report_due(&self.state, &self.metrics.bgp, now);
+        self.todo.report = report;
+        wake
+    }
+
+    /// The last report of this agent, if anybody may read it.
+    pub fn last_report(&self) -> Option<NodeReport> {
+        self.bgp.last_report(&self.state)
+    }
+
     /// Renews the lease if it is time; answers with when to look again.
     fn beat(&mut self, now: Moment, wall: Timestamp) -> Option<Moment> {
         let owner = self.choices.node_uid()?.to_owned();
@@ -192,7 +222,8 @@ impl Desk {
             return Some(watching_until);
         }
         let addresses = self.choices.node_addresses().collect();
-        let content = Content { subnets: wish.subnets.clone(), saw: wish.saw, owner, addresses };
+        let content =
+            Content { subnets: wish.subnets.clone(), claims: wish.claims.clone(), saw: wish.saw, owner, addresses };
         let due = self.heartbeat.due(&content, wish.urgent, wish.renew_from, now)?;
         if now < due {
             return Some(due);
@@ -245,7 +276,22 @@ impl Desk {
 
     /// Whether nothing is left to do to the kernel.
     pub fn is_at_rest(&self) -> bool {
-        !self.applying
+        !self.applying && !self.state.waits_for_routers()
+    }
+
+    /// The Secrets that hold the passwords of this node's BGP sessions.
+    pub fn secrets_wanted(&self) -> Wanted {
+        self.bgp.secrets_wanted()
+    }
+
+    /// What the BGP speaker last said of itself.
+    pub fn speaker(&self) -> &SpeakerNews {
+        self.bgp.speaker()
+    }
+
+    /// The UID of this node's Node.
+    pub fn node_uid(&self) -> Option<&str> {
+        self.choices.node_uid()
     }
 
     /// What decisions depend on and lead to, for whoever asks.

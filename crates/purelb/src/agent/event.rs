@@ -1,4 +1,6 @@
 //! Everything an agent hears, in one enum: the cluster, the kernel, its own lease and its own writes.
+//!
+//! All of it can be written down and read again, so that what happened on a node can be told again to a fresh desk.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,25 +15,27 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use purelb_api::LBNodeAgent;
 use purelb_api::annotations::LEASE_ADDRESSES;
-use purelb_api::read::{self, GroupObject, ServiceObject};
+use purelb_api::read::{self, BgpObject, GroupObject, ServiceObject};
+use purelb_core::bgp::{Candidate, NodeFacts};
 use purelb_core::endpoints::SliceView;
 use purelb_core::group::Group;
 use purelb_core::members::LeaseView;
 use purelb_core::pool::ServiceKey;
 use purelb_core::want::AgentService;
 
+use super::bgp::{ConfigurationNews, SecretNews, SpeakerNews};
 use super::guarded::Guarded;
 use super::kernel::KernelNews;
 use super::lease::{self, WallClock};
 use super::work::Done;
 use crate::cluster::scope::Key;
-use crate::cluster::watch::{Change, changes};
+use crate::cluster::watch::{Change, changes, changes_if_any};
 
 /// The Service whose endpoints are the API servers.
 pub const API_SERVER: &str = "default/kubernetes";
 
 /// One thing an agent hears.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub enum Event {
     /// About a Service of type LoadBalancer.
     Service(Change<Box<ServiceNews>>),
@@ -45,6 +49,14 @@ pub enum Event {
     Group(Change<(Key, Option<Box<Group>>)>),
     /// About an LBNodeAgent.
     Agent(Change<Box<LBNodeAgent>>),
+    /// About a BGPConfiguration.
+    Bgp(Change<Box<ConfigurationNews>>),
+    /// About the passwords of BGP sessions.
+    Secrets(SecretNews),
+    /// From the BGP speaker.
+    Speaker(SpeakerNews),
+    /// This node's BGPNodeStatus was written, or not.
+    Reported(bool),
     /// About addresses that must not be announced.
     Guarded(Guarded),
     /// From the kernel.
@@ -56,7 +68,7 @@ pub enum Event {
 }
 
 /// A Service with what is needed to write to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct ServiceNews {
     /// What decisions depend on.
     pub service: AgentService,
@@ -67,7 +79,7 @@ pub struct ServiceNews {
 }
 
 /// An EndpointSlice, reduced to its Service and what an agent needs of its endpoints.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct SliceNews {
     /// The Service it belongs to.
     pub service: ServiceKey,
@@ -78,7 +90,7 @@ pub struct SliceNews {
 }
 
 /// The lease of a node agent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct LeaseNews {
     /// What elections depend on.
     pub view: LeaseView,
@@ -87,7 +99,7 @@ pub struct LeaseNews {
 }
 
 /// This node's Node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NodeNews {
     /// Its name.
     pub name: String,
@@ -97,6 +109,8 @@ pub struct NodeNews {
     pub labels: BTreeMap<String, String>,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
+    /// What BGP needs of it.
+    pub facts: NodeFacts,
 }
 
 /// Reads a Service.
@@ -109,7 +123,7 @@ pub fn service_news(object: &ServiceObject) -> Box<ServiceNews> {
 }
 
 /// Fresh watches of everything but leases.
-pub fn watches(client: &Client, node: &str) -> impl Stream<Item = Event> + Send + Unpin + use<> {
+pub fn watches(client: &Client, node: &str, namespace: &str) -> impl Stream<Item = Event> + Send + Unpin + use<> {
     let balancers = watcher::Config::default().fields("spec.type=LoadBalancer");
     // A Service of type LoadBalancer always has a cluster address, so that slices of headless ones need no look.
     let slices = watcher::Config::default().labels("kubernetes.io/service-name,!service.kubernetes.io/headless");
@@ -120,12 +134,14 @@ pub fn watches(client: &Client, node: &str) -> impl Stream<Item = Event> + Send 
     let nodes = changes("nodes", Api::<Node>::all(client.clone()), own);
     let groups = changes("servicegroups", Api::<GroupObject>::all(client.clone()), any());
     let agents = changes("lbnodeagents", Api::<LBNodeAgent>::all(client.clone()), any());
+    let bgp = changes_if_any("bgpconfigurations", Api::<BgpObject>::namespaced(client.clone(), namespace), any());
     select_all([
         services.map(|change| Event::Service(change.map(|object| service_news(&object)))).boxed(),
         slices.filter_map(|change| future::ready(some(change.map(slice_news)).map(Event::Endpoints))).boxed(),
         nodes.map(|change| Event::Node(change.map(|object| Box::new(node_news(object))))).boxed(),
         groups.map(|change| Event::Group(change.map(|object| group_news(&object)))).boxed(),
         agents.map(|change| Event::Agent(change.map(Box::new))).boxed(),
+        bgp.map(|change| Event::Bgp(change.map(|object| Box::new(configuration_news(&object))))).boxed(),
     ])
 }
 
@@ -157,7 +173,29 @@ fn slice_news(object: EndpointSlice) -> Option<Box<SliceNews>> {
 fn node_news(object: Node) -> NodeNews {
     let addresses = read::node(&object).addresses;
     let uid = object.uid().unwrap_or_default();
-    NodeNews { name: object.name_any(), uid, labels: object.metadata.labels.unwrap_or_default(), addresses }
+    let facts = node_facts(&object);
+    NodeNews { name: object.name_any(), uid, labels: object.metadata.labels.unwrap_or_default(), addresses, facts }
+}
+
+fn node_facts(object: &Node) -> NodeFacts {
+    let listed = || object.status.iter().flat_map(|status| status.addresses.iter().flatten());
+    let of_type = |kind: &str| {
+        let found = listed().filter(|listed| listed.type_ == kind);
+        found.filter_map(|listed| listed.address.trim().parse().ok()).collect()
+    };
+    NodeFacts {
+        name: object.name_any(),
+        labels: object.labels().clone(),
+        annotations: object.annotations().clone(),
+        internal: of_type("InternalIP"),
+        external: of_type("ExternalIP"),
+    }
+}
+
+fn configuration_news(object: &BgpObject) -> ConfigurationNews {
+    let Candidate { namespace, name, created, leaving } = read::bgp_candidate(object);
+    let uid = object.uid().unwrap_or_default();
+    ConfigurationNews { key: (namespace, name), uid, created, leaving, configuration: read::bgp(object).reading.value }
 }
 
 fn group_news(read: &GroupObject) -> (Key, Option<Box<Group>>) {

@@ -33,6 +33,10 @@ pub fn state(desk: &Desk, now: Moment) -> Value {
         "want": state.desired(),
         "have": state.links(),
         "plan": state.pending(now),
+        "bgp": {
+            "routes": state.routes().map(|(net, groups)| (net.to_string(), groups)).collect::<BTreeMap<_, _>>(),
+            "speaker": desk.speaker(),
+        },
     })
 }
 

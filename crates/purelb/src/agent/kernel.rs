@@ -40,7 +40,7 @@ mod teller;
 mod write;
 
 /// What the agent wants of the kernel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Order {
     /// Do these, in this order. One that fails stops no other.
     Apply(Vec<Step>),
@@ -53,7 +53,7 @@ pub enum Order {
 }
 
 /// What the kernel said or did.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum KernelNews {
     /// Something is so, as of now. The first of these is everything.
     Links(LinkNews),

@@ -34,6 +34,8 @@ pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct Content {
     /// The subnets in which this node can announce local addresses.
     pub subnets: BTreeSet<IpNet>,
+    /// The addresses that this node comes first for, because endpoints are here.
+    pub claims: BTreeSet<IpAddr>,
     /// The highest version of any lease that this node has acted on.
     pub saw: u64,
     /// The UID of the Node, so that the lease goes with it.
@@ -52,7 +54,7 @@ pub enum Order {
 }
 
 /// How that went.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum News {
     /// The API server has accepted a renewal and answers with the lease.
     Renewed(Box<Lease>),

@@ -10,6 +10,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
 use purelb_core::plan::Why;
 
+pub use bgp::BgpMetrics;
+
+mod bgp;
+
 /// The states of [`Metrics::selector_state`].
 pub const SELECTOR_STATES: [&str; 4] = ["default", "configured", "deselected", "invalid"];
 
@@ -44,6 +48,7 @@ pub struct Metrics {
     taken: Series<Kind, Counter>,
     lost: Series<Lost, Counter>,
     no_dummy: Gauge,
+    lifetime_beyond_lease: Gauge,
     lease_healthy: Gauge,
     /// Renewals of the lease that the API server accepted.
     pub lease_renewals: Counter,
@@ -62,6 +67,8 @@ pub struct Metrics {
     /// Events that nobody will see.
     pub events_lost: Counter,
     renewed_at: Gauge<f64, AtomicU64>,
+    /// What is counted of BGP.
+    pub bgp: BgpMetrics,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -125,6 +132,11 @@ impl Metrics {
                 "virtual_interface_is_ifb",
                 "1 where the kernel has no dummy interfaces and an ifb stands in",
             ),
+            lifetime_beyond_lease: agent(
+                registry,
+                "lifetime_beyond_lease",
+                "1 where validLifetime lets the local addresses of a killed agent outlive its lease",
+            ),
             lease_healthy: election(registry, "lease_healthy", "1 while this node may hold local addresses"),
             lease_renewals: election(registry, "lease_renewals", "Renewals of the lease"),
             lease_failures: election(registry, "lease_renewal_failures", "Failed renewals of the lease"),
@@ -142,6 +154,7 @@ impl Metrics {
                 "Events that found no room or that the API server did not take",
             ),
             config_loaded: client(registry, "config_loaded_bool", "1 once a configuration was accepted"),
+            bgp: BgpMetrics::new(registry),
         }
     }
 
@@ -191,6 +204,11 @@ impl Metrics {
     /// The virtual interface is no dummy.
     pub fn no_dummy(&self) {
         self.no_dummy.set(1);
+    }
+
+    /// Whether local addresses outlive the lease of a killed agent, because somebody wrote so.
+    pub fn lifetime_beyond_lease(&self, beyond: bool) {
+        self.lifetime_beyond_lease.set(i64::from(beyond));
     }
 
     /// Whether this node may hold local addresses.

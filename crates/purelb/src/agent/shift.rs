@@ -3,17 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, OptionFuture};
 use futures::stream::{BoxStream, FuturesUnordered};
 use futures::{FutureExt, StreamExt};
 use kube::{Api, Client};
+use purelb_api::BGPNodeStatusStatus;
+use purelb_bgp::Farewell;
+use purelb_core::bgp::status::NodeReport;
 use purelb_core::moment::Moment;
+use purelb_core::want::Leaving;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tracing::info;
 
+use super::bgp::SecretNews;
+use super::bgp::secrets::{self, Wanted};
+use super::bgp::status::{self, Writing};
+use super::bgp::voice::Voice;
 use super::clock::Clock;
 use super::desk::Desk;
 use super::event::{self, Event};
@@ -33,6 +41,12 @@ const AT_ONCE: usize = 1000;
 const LEASE_GOES: Duration = Duration::from_millis(100);
 /// How long the end may take.
 const LAST_MOMENTS: Duration = Duration::from_millis(850);
+/// How much longer, if routers are to forget routes before addresses leave.
+const ROUTERS: Duration = Duration::from_millis(1100);
+/// How long the last words to routers, and the last report of them, may take.
+const LAST_WORDS: Duration = Duration::from_millis(1200);
+/// How much longer than routers keep the routes of an agent that will be succeeded, its addresses stay.
+const BEYOND_ROUTES: Duration = Duration::from_secs(10);
 /// How soon the desk is looked at again at the earliest, if nothing happens.
 const BREATH: Duration = Duration::from_millis(1);
 /// How long to sleep when there is nothing to wake up for.
@@ -58,6 +72,14 @@ pub async fn run(world: World, settings: Settings, stop: watch::Receiver<bool>) 
     ended
 }
 
+/// Waits for a report in progress; for ever when there is none.
+async fn reported<T>(report: &mut Option<BoxFuture<'static, T>>) -> T {
+    match report {
+        Some(report) => report.await,
+        None => std::future::pending().await,
+    }
+}
+
 struct Shift {
     desk: Desk,
     client: Client,
@@ -72,12 +94,21 @@ struct Shift {
     lease_news: UnboundedReceiver<lease::News>,
     lease_orders: UnboundedSender<lease::Order>,
     guarded: watch::Receiver<Guarded>,
+    voice: Voice,
+    secrets: watch::Sender<Wanted>,
+    secret_news: UnboundedReceiver<SecretNews>,
     questions: Questions,
+    /// A BGPNodeStatus that is being written, and what it shows.
+    report: Option<BoxFuture<'static, Option<BGPNodeStatusStatus>>>,
+    shown: Option<BGPNodeStatusStatus>,
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
     /// The keeper of the lease; ends when the lease is released.
     keeper: JoinSet<()>,
     /// Sends Events; ends when the last one is sent.
     sending: JoinSet<()>,
+    /// Reads the passwords of BGP sessions; ends with this.
+    #[expect(dead_code, reason = "held, so that the task ends with it")]
+    reading: JoinSet<()>,
     ready: Option<Guard>,
     wake: Option<Moment>,
     kernel_gone: bool,
@@ -93,11 +124,14 @@ impl Shift {
         let patience = settings.timing.patience();
         let desk = Desk::new(settings, metrics.clone());
         let keeper = Keeper::new(api, (&desk.lease_name(), &desk.settings().instance), patience, orders, news);
-        let (mut keeping, mut sending) = (JoinSet::new(), JoinSet::new());
+        let (mut keeping, mut sending, mut reading) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
         keeping.spawn(keeper.run());
         sending.spawn(sender);
+        let (secrets, wanted) = watch::channel(Wanted::default());
+        let (secrets_read, secret_news) = mpsc::unbounded_channel();
+        reading.spawn(secrets::watch(client.clone(), desk.settings().namespace.clone(), wanted, secrets_read));
         Self {
-            watches: event::watches(&client, &desk.settings().node).boxed(),
+            watches: event::watches(&client, &desk.settings().node, &desk.settings().namespace).boxed(),
             leases: event::leases(&client, &desk.settings().namespace, wall.clone()),
             desk,
             client,
@@ -110,10 +144,16 @@ impl Shift {
             lease_news,
             lease_orders,
             guarded,
+            voice: Voice::new(),
+            secrets,
+            secret_news,
             questions,
+            report: None,
+            shown: None,
             jobs: FuturesUnordered::new(),
             keeper: keeping,
             sending,
+            reading,
             ready: Some(readiness.register("everything that decides over addresses, and the lease")),
             wake: None,
             kernel_gone: false,
@@ -161,8 +201,14 @@ impl Shift {
                 news.map(Event::Kernel)
             }
             Some(news) = self.lease_news.recv() => Some(Event::Renewal(news)),
+            news = self.voice.next() => Some(Event::Speaker(news)),
             Some(event) = self.leases.next() => Some(event),
             Some(done) = self.jobs.next() => Some(Event::Done(done)),
+            shown = reported(&mut self.report) => {
+                (self.report, self.shown) = (None, shown);
+                Some(Event::Reported(self.shown.is_some()))
+            }
+            Some(news) = self.secret_news.recv() => Some(Event::Secrets(news)),
             Some(event) = self.watches.next() => Some(event),
             Ok(()) = self.guarded.changed() => Some(Event::Guarded(self.guarded.borrow_and_update().clone())),
             Some(reply) = self.questions.recv() => {
@@ -177,6 +223,9 @@ impl Shift {
     fn turn(&mut self) {
         let now = self.clock.now();
         let turn = self.desk.turn(now, (self.wall)());
+        if let Some(speak) = turn.speak {
+            self.voice.speak(speak);
+        }
         for order in turn.orders {
             (self.kernel_orders)(order);
         }
@@ -189,6 +238,11 @@ impl Shift {
         for (about, notice) in turn.notices {
             self.recorder.tell(&about, notice);
         }
+        if let Some((report, uid)) = turn.report.zip(self.desk.node_uid()) {
+            self.report = Some(self.write(*report, uid.to_owned()));
+        }
+        let wanted = self.desk.secrets_wanted();
+        self.secrets.send_if_modified(|before| std::mem::replace(before, wanted.clone()) != wanted);
         if turn.fresh_leases {
             self.leases = event::leases(&self.client, &self.desk.settings().namespace, self.wall.clone());
         }
@@ -199,11 +253,29 @@ impl Shift {
         }
     }
 
+    fn write(&self, report: NodeReport, node_uid: String) -> BoxFuture<'static, Option<BGPNodeStatusStatus>> {
+        let (client, metrics) = (self.client.clone(), self.metrics.bgp.clone());
+        let (previous, now) = (self.shown.clone(), (self.wall)());
+        status::write(Writing { client, metrics, report, node_uid, previous, now }).boxed()
+    }
+
+    /// The same, but addresses stay longer than routers keep the routes to them.
+    fn lingering(&self, how: Leaving) -> Leaving {
+        let kept = Duration::from_secs(self.desk.speaker().restart_time().into());
+        match how {
+            Leaving::Stay(span) if !kept.is_zero() => Leaving::Stay(span.max(kept + BEYOND_ROUTES)),
+            how => how,
+        }
+    }
+
     /// Local addresses go, then the lease, so that a peer takes over at once; virtual ones go or stay.
     async fn leave(mut self) {
         let start = Instant::now();
+        let end = start + LAST_MOMENTS + if self.voice.is_speaking() { ROUTERS } else { Duration::ZERO };
         let settings = self.desk.settings().clone();
-        self.desk.leave(settings.on_stop.at_first());
+        let at_first = self.lingering(settings.on_stop.at_first());
+        let mut leaving = at_first;
+        self.desk.leave(at_first);
         let asking = stop::leaving(settings.on_stop, self.client.clone(), &settings.namespace, &settings.node);
         let mut asking = std::pin::pin!(asking.fuse());
         let mut keeper = std::mem::take(&mut self.keeper);
@@ -219,11 +291,11 @@ impl Shift {
             }
             tokio::select! {
                 biased;
-                () = sleep_until(start + LAST_MOMENTS) => break,
+                () = sleep_until(end) => break,
                 how = &mut asking, if !told => {
-                    told = true;
-                    if how != settings.on_stop.at_first() {
-                        self.desk.leave(how);
+                    (told, leaving) = (true, self.lingering(how));
+                    if leaving != at_first {
+                        self.desk.leave(leaving);
                     }
                 }
                 Some(_) = keeper.join_next() => {}
@@ -231,8 +303,23 @@ impl Shift {
                 event = self.next() => self.take(event),
             }
         }
+        self.say_goodbye(leaving).await;
         drop(self.recorder);
         // Events are told as long as there is time.
-        let _ = timeout_at(start + LAST_MOMENTS, self.sending.join_next()).await;
+        let _ = timeout_at(end, self.sending.join_next()).await;
+    }
+
+    /// Leaves routers: those that keep our routes for a successor without a word, others with one.
+    async fn say_goodbye(&mut self, how: Leaving) {
+        if !self.voice.is_speaking() {
+            return;
+        }
+        let farewell = match how {
+            Leaving::Go => Farewell::Cease("PureLB leaves this node".to_owned()),
+            Leaving::Stay(_) => Farewell::Restart("PureLB restarts on this node".to_owned()),
+        };
+        let report = self.desk.last_report().zip(self.desk.node_uid());
+        let report = OptionFuture::from(report.map(|(report, uid)| self.write(report, uid.to_owned())));
+        let _ = timeout(LAST_WORDS, async { tokio::join!(self.voice.stop(farewell), report) }).await;
     }
 }

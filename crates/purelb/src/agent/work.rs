@@ -5,7 +5,6 @@ use std::time::Duration;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Error};
 use purelb_api::read::ServiceObject;
-use purelb_core::alloc::Notice;
 use purelb_core::pool::ServiceKey;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -24,27 +23,19 @@ pub struct Job {
     pub service: ServiceKey,
     /// The merge patch, which carries the version it was decided on.
     pub patch: Value,
-    /// What to tell once it is written.
-    pub notices: Vec<Notice>,
-    /// The nodes whose entries it replaces.
-    pub steals: Vec<String>,
 }
 
 /// A write that has come to its end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Done {
     /// The Service.
     pub service: ServiceKey,
     /// How it went.
     pub outcome: Outcome,
-    /// What to tell, if it was written.
-    pub notices: Vec<Notice>,
-    /// The nodes whose entries were replaced, if it was written.
-    pub steals: Vec<String>,
 }
 
 /// How a write went.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Outcome {
     /// The Service looks like this now.
     Written(Box<ServiceNews>),
@@ -73,7 +64,7 @@ pub async fn run(client: Client, metrics: Metrics, job: Job) -> Done {
         Outcome::Written(_) => metrics.updates.inc(),
         _ => metrics.update_errors.inc(),
     };
-    Done { service: job.service, outcome, notices: job.notices, steals: job.steals }
+    Done { service: job.service, outcome }
 }
 
 fn failure(service: &str, error: &Error) -> Outcome {

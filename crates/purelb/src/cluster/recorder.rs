@@ -1,12 +1,15 @@
 //! Events: what an operator sees at the end of `kubectl describe`.
 //!
 //! They go out in their own time behind a bounded queue: an Event that finds no room is dropped and counted, and the
-//! log says so once: telling never delays doing.
+//! log says so once: telling never delays doing. An Event costs the API server as much as any other write, so that they
+//! go one at a time while a burst of Services is being served, and several at a time only when the queue fills up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -15,12 +18,17 @@ use kube::{Api, Client};
 use prometheus_client::metrics::counter::Counter;
 use purelb_core::alloc::{Notice, Severity};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tracing::{debug, warn};
 
 /// How many Events may wait.
 const ROOM: usize = 4096;
-/// How many are sent at the same time.
+/// How many may wait before they are sent several at a time.
+const CROWD: usize = ROOM / 2;
+/// How many are then sent at the same time.
 const AT_ONCE: usize = 4;
+/// How long one may take before the next one goes.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Takes Events from anywhere and never waits.
 #[derive(Clone)]
@@ -43,17 +51,13 @@ impl Recorder {
         let (queue, mut waiting) = mpsc::channel(ROOM);
         let unsent = lost.clone();
         let sending = async move {
-            let events = futures::stream::poll_fn(move |context| waiting.poll_recv(context));
-            let send = |(about, notice)| {
-                let (client, unsent) = (client.clone(), unsent.clone());
-                async move {
-                    if let Err(error) = send(client, component, about, notice).await {
-                        unsent.inc();
-                        debug!(%error, "an event could not be written");
-                    }
-                }
-            };
-            events.for_each_concurrent(AT_ONCE, send).await;
+            let mut under_way = FuturesUnordered::new();
+            while let Some((about, notice)) = waiting.recv().await {
+                under_way.push(send_or_count(client.clone(), component, about, notice, unsent.clone()));
+                let room = if waiting.len() > CROWD { AT_ONCE } else { 1 };
+                while under_way.len() >= room && under_way.next().await.is_some() {}
+            }
+            while under_way.next().await.is_some() {}
         };
         (Self { queue, overflowed: Arc::default(), lost }, sending)
     }
@@ -68,6 +72,22 @@ impl Recorder {
             warn!("too many events at once: some are dropped");
         }
     }
+}
+
+async fn send_or_count(
+    client: Client,
+    component: &'static str,
+    about: ObjectReference,
+    notice: Notice,
+    unsent: Counter,
+) {
+    let error = match timeout(PATIENCE, send(client, component, about, notice)).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {PATIENCE:?}"),
+    };
+    unsent.inc();
+    debug!(error, "an event could not be written");
 }
 
 async fn send(

@@ -9,7 +9,7 @@ use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// How many objects of a list are read at once. Whole objects are large and are not kept, so that the largest page is
 /// what a daemon needs most memory for.
@@ -22,7 +22,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 const WELL: Duration = Duration::from_secs(60);
 
 /// One change of a watched set of objects.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Change<T> {
     /// A new list begins, because the watch is new or was broken for too long.
     Restarted,
@@ -52,6 +52,23 @@ pub fn changes<K>(kind: &'static str, api: Api<K>, config: watcher::Config) -> i
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
+    watch(kind, api, config, false)
+}
+
+/// The same for a kind that this cluster need not have, or not for us. As long as it does not, there are no changes, and no
+/// more than one complaint.
+pub fn changes_if_any<K>(kind: &'static str, api: Api<K>, config: watcher::Config) -> impl Stream<Item = Change<K>>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    watch(kind, api, config, true)
+}
+
+fn watch<K>(kind: &'static str, api: Api<K>, config: watcher::Config, optional: bool) -> impl Stream<Item = Change<K>>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let mut forbidden = false;
     watcher(api, config.page_size(PAGE)).backoff(pauses()).filter_map(move |event| {
         future::ready(match event {
             Ok(watcher::Event::Init) => Some(Change::Restarted),
@@ -59,11 +76,26 @@ where
             Ok(watcher::Event::Delete(object)) => Some(Change::Gone(object)),
             Ok(watcher::Event::InitDone) => Some(Change::Complete),
             Err(error) => {
-                warn!(kind, %error, "the watch is interrupted");
+                // A server that does not have the kind may say that it is forbidden, if no rights are given for it.
+                let code = refusal(&error).filter(|_| optional);
+                match code {
+                    Some(404) => debug!(kind, "the cluster does not have this kind; it is looked for again"),
+                    Some(403) if std::mem::replace(&mut forbidden, true) => debug!(kind, %error, "still forbidden"),
+                    _ => warn!(kind, %error, "the watch is interrupted"),
+                }
                 None
             }
         })
     })
+}
+
+/// The code with which the API server refuses a list or a watch.
+fn refusal(error: &watcher::Error) -> Option<u16> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
+    }
 }
 
 fn pauses() -> impl Backoff {

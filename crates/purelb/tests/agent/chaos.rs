@@ -11,7 +11,7 @@ use kube::api::DeleteParams;
 use purelb::agent::stop::OnStop;
 use purelb_core::addr::Family;
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::line::Weather;
 use crate::town::{HOME, TIMING, Town};
@@ -108,11 +108,31 @@ async fn local_service(town: &Town, name: &str) -> Result<()> {
     town.service(name, annotations, json!({"ipFamilyPolicy": "PreferDualStack"})).await
 }
 
+/// One of the Services with local addresses.
+fn any_service(dice: &mut Dice) -> String {
+    let number = dice.below(FREE + NEAR);
+    number.checked_sub(FREE).map_or_else(|| format!("web{number}"), |near| format!("near{near}"))
+}
+
+/// Takes the first local address off a node behind its agent's back; answers with it.
+fn take_off(town: &Town, node: usize) -> Option<IpAddr> {
+    let held = town.on(node, "eth0");
+    let (addr, prefix) = held.first()?.split_once('/')?;
+    let (addr, prefix) = (addr.parse().ok()?, prefix.parse().ok()?);
+    town.nodes[node].kernel.meddle(|kernel| kernel.delete_addr("eth0", addr, prefix));
+    Some(addr)
+}
+
+/// Sets or removes the affinity of a Service that is there already.
+async fn follow(town: &Town, service: &str, affinity: &Value) -> Result<()> {
+    town.patch_service(service, json!({"metadata": {"annotations": {"purelb.io/node-affinity": affinity}}})).await
+}
+
 /// One thing that happens.
 async fn deed(town: &mut Town, dice: &mut Dice) -> Result<String> {
     let node = dice.below(NODES);
     let name = town.nodes[node].name.clone();
-    Ok(match dice.below(16) {
+    Ok(match dice.below(19) {
         0 if town.is_running(node) => {
             town.kill(node);
             format!("{name} is killed")
@@ -149,8 +169,7 @@ async fn deed(town: &mut Town, dice: &mut Dice) -> Result<String> {
             format!("{name} has a cable: {carrier}")
         }
         8 => {
-            let number = dice.below(FREE + NEAR);
-            let service = number.checked_sub(FREE).map_or_else(|| format!("web{number}"), |near| format!("near{near}"));
+            let service = any_service(dice);
             if town.delete_service(&service).await.is_err() {
                 local_service(town, &service).await?;
             }
@@ -161,23 +180,20 @@ async fn deed(town: &mut Town, dice: &mut Dice) -> Result<String> {
             town.patch_node_agent("default", json!({"local": {"localInterface": interface}})).await?;
             format!("localInterface is {interface}")
         }
-        10 => {
-            let held = town.on(node, "eth0");
-            let victim = held
-                .first()
-                .and_then(|text| text.split_once('/'))
-                .map(|(addr, prefix)| (addr.parse::<IpAddr>(), prefix.parse()));
-            if let Some((Ok(addr), Ok(prefix))) = victim {
-                town.nodes[node].kernel.meddle(|kernel| kernel.delete_addr("eth0", addr, prefix));
-            }
-            format!("{victim:?} is taken off {name} by hand")
-        }
+        10 => format!("{:?} is taken off {name} by hand", take_off(town, node)),
         11..=14 => {
             let service = format!("near{}", dice.below(NEAR));
             let other = town.nodes[dice.below(NODES)].name.clone();
             let nodes = [vec![], vec![&*name], vec![&*name], vec![&*name, &*other]][dice.below(4)].clone();
             town.endpoints(&service, &nodes).await?;
             format!("{service} has endpoints on {nodes:?}")
+        }
+        15..=17 => {
+            let service = any_service(dice);
+            let affinity = [json!("service-endpoints"), json!("service-endpoints"), json!(null)][dice.below(3)].clone();
+            let known = follow(town, &service, &affinity).await.is_ok();
+            town.endpoints(&service, &[&name]).await?;
+            format!("{service} has its endpoint on {name}, affinity {affinity}: {known}")
         }
         _ => {
             let (service, policy) = (format!("web{}", dice.below(FREE)), ["Local", "Cluster"][dice.below(2)]);
@@ -198,7 +214,12 @@ async fn peace(town: &mut Town) -> Result<()> {
             town.start(node);
         }
     }
+    for number in 0..FREE {
+        // A Service that was deleted has nothing to set.
+        let _ = follow(town, &format!("web{number}"), &json!(null)).await;
+    }
     for number in 0..NEAR {
+        let _ = follow(town, &format!("near{number}"), &json!("service-endpoints")).await;
         town.endpoints(&format!("near{number}"), &[&town.nodes[number].name]).await?;
     }
     town.pass(TIMING.lease * 4).await;

@@ -1,9 +1,11 @@
 //! Agents as a cluster sees them: real daemons with pretended kernels on an API server in memory, in a time that only
 //! passes when everybody waits.
 
+mod bgp;
 mod chaos;
 mod line;
 mod objects;
+mod replay;
 mod seeds;
 mod stories;
 mod town;

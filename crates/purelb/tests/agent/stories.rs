@@ -156,6 +156,23 @@ async fn b23_a_bad_configuration_keeps_the_last_good_one_and_says_so() -> Result
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lifetime_longer_than_the_lease_is_followed_and_warned_of_once() -> Result<()> {
+    let (town, addr, holder) = with_local(2).await?;
+    let written = |valid| json!({"local": {"addressConfig": {"localInterface": {"validLifetime": valid}}}});
+    for (valid, words) in [(json!(300), "is 300s, longer than the lease of 10s"), (json!(0), "is 0 (for ever)")] {
+        town.patch_node_agent("default", written(valid)).await?;
+        town.told("default", "LifetimeBeyondLease", words).await?;
+    }
+    town.patch_node_agent("default", json!({"local": {"interfaces": ["eth7"]}})).await?;
+    town.pass(Duration::from_secs(30)).await;
+    let told = town.events("default").await?;
+    let told = told.iter().filter(|(reason, _)| reason == "LifetimeBeyondLease").count();
+    assert_eq!(told, 4, "once by each of two nodes for each of two lifetimes");
+    assert_eq!(town.holders_of(addr), [holder]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn c07_a_node_that_no_object_selects_announces_nothing_and_its_lease_says_so() -> Result<()> {
     let town = with_virtual(2).await?;
     town.patch_node_agent("default", json!({"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "node2"}}}))
@@ -256,6 +273,35 @@ async fn virtual_addresses_follow_a_flapping_endpoint() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn affinity_set_and_removed_on_a_live_service_moves_its_address_and_never_doubles_it() -> Result<()> {
+    let (town, addr, first) = with_local(3).await?;
+    let other = (first + 1) % 3;
+    town.endpoints("web", &[&town.nodes[other].name]).await?;
+    let follow = |value| json!({"metadata": {"annotations": {"purelb.io/node-affinity": value}}});
+    // Of the two nodes that are concerned, each is once the one that does not hear of it.
+    for deaf in [None, Some(first), Some(other)] {
+        let weather = |is| {
+            if let Some(node) = deaf {
+                town.nodes[node].weather.send_replace(is);
+            }
+        };
+        weather(Weather::Mute);
+        town.patch_service("web", follow(json!("service-endpoints"))).await?;
+        town.pass(Duration::from_secs(20)).await;
+        weather(Weather::Fair);
+        town.until("it is near the endpoint", async |town| Ok((town.holders_of(addr) == [other]).then_some(())))
+            .await?;
+        weather(Weather::Mute);
+        town.patch_service("web", follow(json!(null))).await?;
+        town.pass(Duration::from_secs(20)).await;
+        weather(Weather::Fair);
+        town.until("it is back", async |town| Ok((town.holders_of(addr) == [first]).then_some(()))).await?;
+        town.check()?;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn b26_the_owner_alone_sets_the_policy_of_a_local_address_to_cluster_and_does_not_fight() -> Result<()> {
     let (town, addr, holder) = with_local(3).await?;
     town.patch_service("web", json!({"spec": {"externalTrafficPolicy": "Local"}})).await?;
@@ -334,6 +380,20 @@ async fn i10_a_lease_deleted_by_hand_is_written_anew() -> Result<()> {
     assert!(deleted.elapsed() <= TIMING.lease / 2, "{:?}", deleted.elapsed());
     town.until("it is back", async |town| Ok((town.holders_of(addr) == [holder]).then_some(()))).await?;
     town.check()
+}
+
+#[tokio::test(start_paused = true)]
+async fn e10_an_agent_that_stops_deletes_its_own_lease_and_never_its_successors() -> Result<()> {
+    let mut town = Town::running(2).await?;
+    let leases: Api<Lease> = Api::namespaced(town.client.clone(), HOME);
+    let successor = json!({"metadata": {"annotations": {"purelb.io/instance": "successor"}}});
+    leases.patch("purelb-node-node1", &Default::default(), &kube::api::Patch::Merge(successor)).await?;
+    for node in 0..2 {
+        town.stop(node).await?;
+    }
+    let names: Vec<_> = town.leases().await?.into_iter().filter_map(|lease| lease.metadata.name).collect();
+    assert_eq!(names, ["purelb-node-node1"]);
+    Ok(())
 }
 
 #[tokio::test(start_paused = true)]

@@ -213,6 +213,19 @@ impl Town {
         }
     }
 
+    /// Kills an agent at a time that is told, while others go on with the town.
+    pub fn end_of(
+        &mut self,
+        node: usize,
+        when: tokio::sync::oneshot::Receiver<()>,
+    ) -> impl Future<Output = ()> + use<> {
+        let agent = self.nodes[node].agent.take();
+        async move {
+            let _ = when.await;
+            agent.inspect(|agent| agent.task.abort());
+        }
+    }
+
     /// As SIGTERM would.
     pub async fn stop(&mut self, node: usize) -> Result<()> {
         let Some(agent) = self.nodes[node].agent.take() else { return Ok(()) };

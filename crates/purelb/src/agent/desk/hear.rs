@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use purelb_api::read;
-use purelb_core::links::LinkNews;
+use purelb_core::links::{LinkNews, Links, OUR_PROTOCOL};
 use purelb_core::moment::Moment;
 use purelb_core::place::Guard;
 use purelb_core::plan::{Step, adopt};
@@ -13,9 +13,10 @@ use tracing::{info, warn};
 
 use super::{Desk, notices, sight};
 use crate::agent::event::{API_SERVER, Event, LeaseNews};
+use crate::agent::guarded::Guarded;
 use crate::agent::kernel::KernelNews;
 use crate::agent::lease;
-use crate::agent::work::{Done, Outcome};
+use crate::agent::work::Done;
 use crate::cluster::watch::Change;
 
 impl Desk {
@@ -40,6 +41,9 @@ impl Desk {
                     self.guard();
                     self.configure();
                 }
+                if self.bgp.set_node(self.choices.facts()) {
+                    self.configure_bgp();
+                }
             }
             Event::Group(change) => {
                 if let Some(groups) = self.choices.take_group(change) {
@@ -52,6 +56,21 @@ impl Desk {
                     self.configure();
                 }
             }
+            Event::Bgp(change) => {
+                if self.bgp.take(change) {
+                    self.configure_bgp();
+                }
+            }
+            Event::Secrets(secrets) => {
+                self.bgp.set_secrets(secrets);
+                self.configure_bgp();
+            }
+            Event::Speaker(news) => {
+                self.state.hear_routers(news.acts_on, news.is_anybody_listening(), |net| news.is_told(net), now);
+                self.bgp.hear(news);
+                self.todo.notices.extend(self.bgp.notices());
+            }
+            Event::Reported(well) => self.bgp.written(well, now),
             Event::Guarded(guarded) => {
                 self.guarded = guarded;
                 self.guard();
@@ -103,8 +122,10 @@ impl Desk {
             KernelNews::Links(links) => {
                 if let (None, LinkNews::Everything(links)) = (self.state.links(), &links) {
                     self.apply(adopt(links));
+                    self.bgp.restarting = has_virtual(links);
                 }
                 self.state.hear_links(links, now);
+                self.bgp.touch();
             }
             KernelNews::Applied(steps) => {
                 self.applying = false;
@@ -175,29 +196,40 @@ impl Desk {
     }
 
     fn hear_done(&mut self, done: Done, now: Moment) {
-        if matches!(done.outcome, Outcome::Written(_)) {
-            for from in &done.steals {
-                self.metrics.slot_stolen(from, &self.settings.node);
-            }
-            for notice in &done.notices {
-                self.tell_service(&done.service, notice.clone());
-            }
+        let service = done.service.clone();
+        let then = self.services.done(done, &mut self.state, now);
+        for from in &then.steals {
+            self.metrics.slot_stolen(from, &self.settings.node);
         }
-        self.services.done(done, &mut self.state, now);
+        for notice in then.notices {
+            self.tell_service(&service, notice);
+        }
     }
 
     /// Everything that must not be announced, beside what the kernel shows.
     fn guard(&mut self) {
-        let mut guarded = self.guarded.clone();
+        let mut guarded: Guarded = self.bgp.peers().map(|peer| (peer, Guard::Peer)).collect();
+        guarded.extend(&self.guarded);
         guarded.extend(self.peers.values().flatten().map(|addr| (*addr, Guard::Node)));
         guarded.extend(self.choices.node_addresses().map(|addr| (addr, Guard::Node)));
         guarded.extend(self.slices.api_servers().map(|addr| (addr, Guard::ApiServer)));
         self.state.set_guarded(guarded);
     }
 
+    /// Finds out anew what BGP means for this node.
+    fn configure_bgp(&mut self) {
+        self.bgp.configure();
+        self.state.set_imported(self.bgp.imported());
+        self.guard();
+        self.todo.notices.extend(self.bgp.notices());
+    }
+
     /// Finds out anew which LBNodeAgent counts.
     fn configure(&mut self) {
         let Some(choice) = self.choices.choose() else { return };
+        if choice.setup.is_some() {
+            self.metrics.lifetime_beyond_lease(choice.outlives_lease);
+        }
         if let Some(setup) = choice.setup
             && let Err(reason) = self.state.set_setup(setup)
         {
@@ -210,4 +242,10 @@ impl Desk {
         }
         self.todo.notices.extend(choice.notices);
     }
+}
+
+/// Whether a predecessor has left virtual addresses.
+fn has_virtual(links: &Links) -> bool {
+    let virtuals = links.by_index.values().filter(|link| link.is_virtual());
+    virtuals.flat_map(|link| &link.addrs).any(|held| held.protocol == OUR_PROTOCOL)
 }

@@ -88,6 +88,7 @@ impl Heartbeat {
 /// Whether others need to hear of the difference before the next regular renewal.
 fn is_news(said: &Content, content: &Content, urgent: bool) -> bool {
     said.subnets != content.subnets
+        || said.claims != content.claims
         || said.owner != content.owner
         || said.addresses != content.addresses
         || (urgent && said.saw < content.saw)

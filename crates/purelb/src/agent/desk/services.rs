@@ -11,7 +11,7 @@ use purelb_core::want::{AgentService, State, Verdict};
 use tracing::{debug, info};
 
 use super::notices;
-use super::writes::{self, Writing};
+use super::writes::{self, Then, Writing};
 use crate::agent::event::ServiceNews;
 use crate::agent::metrics::Metrics;
 use crate::agent::work::{Done, Job, Outcome};
@@ -239,9 +239,6 @@ impl Services {
         }
         let Some(wish) = writes::wish(service, around.state, around.me) else {
             self.grace.remove(key);
-            if writes::is_waited_for(service, around.state, around.me) {
-                self.later.insert((around.now + GRACE, key.clone()));
-            }
             return None;
         };
         let at = self.pauses.get(key).copied().filter(|until| *until > around.now);
@@ -255,19 +252,22 @@ impl Services {
             return None;
         }
         let meta = self.known.at(key)?;
-        self.writing.insert(key.clone(), Writing::default());
-        Some(Job { service: key.clone(), patch: wish.patch(&meta.version), notices: wish.notices, steals: wish.steals })
+        let job = Job { service: key.clone(), patch: wish.patch(&meta.version) };
+        self.writing.insert(key.clone(), Writing { look_again: false, then: wish.then });
+        Some(job)
     }
 
-    /// A write has come to its end; what was read with the answer is passed on to the decisions.
-    pub fn done(&mut self, done: Done, state: &mut State, now: Moment) {
-        let look_again = self.writing.remove(&done.service).is_none_or(|writing| writing.look_again);
+    /// A write has come to its end; what was read with the answer is passed on to the decisions. Answers with what is to
+    /// be told now.
+    pub fn done(&mut self, done: Done, state: &mut State, now: Moment) -> Then {
+        let writing = self.writing.remove(&done.service);
+        let Writing { look_again, then } = writing.unwrap_or(Writing { look_again: true, then: Then::default() });
+        let written = matches!(done.outcome, Outcome::Written(_));
         match done.outcome {
             Outcome::Written(news) => {
                 self.grace.remove(&done.service);
                 self.pauses.remove(&done.service);
                 self.take(Change::Here(news), state);
-                state.service_written(&done.service);
             }
             // The newer object is on its way, or the news that there is none.
             Outcome::Conflict | Outcome::Gone => self.pause(&done.service, now + GRACE),
@@ -277,6 +277,7 @@ impl Services {
             self.queue.insert(done.service);
         }
         self.queue.extend(self.backlog.pop_first());
+        if written { then } else { Then::default() }
     }
 
     fn pause(&mut self, key: &ServiceKey, until: Moment) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
@@ -9,6 +10,7 @@ use purelb_api::LBNodeAgent;
 use purelb_api::read::{self, AgentChoice, Chosen};
 use purelb_core::agent::AgentConfig;
 use purelb_core::alloc::Notice;
+use purelb_core::bgp::NodeFacts;
 use purelb_core::group::{Group, Placement, clashes};
 use purelb_core::reason::{Problem, Reason};
 use purelb_core::want::Setup;
@@ -26,6 +28,8 @@ pub(super) struct Choice {
     pub setup: Option<Setup>,
     /// The word of the metric.
     pub selector_state: &'static str,
+    /// Whether local addresses outlive the lease of a killed agent, because the object says so.
+    pub outlives_lease: bool,
     /// What the authors are told.
     pub notices: Vec<(ObjectReference, Notice)>,
 }
@@ -34,6 +38,8 @@ pub(super) struct Choice {
 pub(super) struct Choices {
     me: String,
     install_namespace: String,
+    /// How long this node's lease is good for.
+    lease: Duration,
     node: Known<String, NodeNews>,
     groups: Known<Key, Option<Box<Group>>>,
     usable: Option<Vec<Group>>,
@@ -49,10 +55,11 @@ pub(super) struct Choices {
 
 impl Choices {
     /// Nothing is known yet.
-    pub fn new(me: &str, install_namespace: &str) -> Self {
+    pub fn new(me: &str, install_namespace: &str, lease: Duration) -> Self {
         Self {
             me: me.to_owned(),
             install_namespace: install_namespace.to_owned(),
+            lease,
             node: Known::default(),
             groups: Known::default(),
             usable: None,
@@ -71,10 +78,17 @@ impl Choices {
 
     /// Takes a change of this node's Node in; whether it matters.
     pub fn take_node(&mut self, change: Change<Box<NodeNews>>) -> bool {
-        let before = self.own_node().cloned();
+        // Annotations change often, and say nothing about addresses.
+        let essence = |node: &NodeNews| (node.uid.clone(), node.labels.clone(), node.addresses.clone());
+        let before = self.own_node().map(essence);
         let was_complete = self.node.is_complete();
         self.node.take(change.map(|node| (node.name.clone(), *node)));
-        before.as_ref() != self.own_node() || was_complete != self.node.is_complete()
+        before != self.own_node().map(essence) || was_complete != self.node.is_complete()
+    }
+
+    /// What BGP needs of this node's Node.
+    pub fn facts(&self) -> Option<&NodeFacts> {
+        self.own_node().map(|node| &node.facts)
     }
 
     /// Takes a change of an LBNodeAgent in; whether it matters.
@@ -172,6 +186,10 @@ impl Choices {
                 }
             },
         };
+        let beyond = setup.as_ref().and_then(|setup| lifetime_beyond(setup, self.lease));
+        if let (Some(reason), Some(object)) = (&beyond, &object) {
+            saying.push((object.clone(), notices::warned(reason)));
+        }
         let silent = match state {
             "default" => Some(Reason::NoNodeAgent { node: self.me.clone() }),
             "deselected" => Some(Reason::NodeDeselected { node: self.me.clone() }),
@@ -183,7 +201,8 @@ impl Choices {
         if self.selector_state.replace(state) != Some(state) {
             info!(event = "selectorState", op = "configChanged", state, "which LBNodeAgent counts on this node");
         }
-        Some(Choice { setup, selector_state: state, notices: self.news_only(saying) })
+        let outlives_lease = beyond.is_some();
+        Some(Choice { setup, selector_state: state, outlives_lease, notices: self.news_only(saying) })
     }
 
     /// What was not told before. What no longer holds may be told again one day.
@@ -195,6 +214,15 @@ impl Choices {
         let told = std::mem::replace(&mut self.told, marks);
         saying.into_iter().filter(|said| !told.contains(&mark(said))).collect()
     }
+}
+
+/// Why local addresses would outlive the lease: who wrote a lifetime gets it, and hears what it means.
+fn lifetime_beyond(setup: &Setup, lease: Duration) -> Option<Reason> {
+    let Setup::Config(config) = setup else { return None };
+    let valid = config.on_nic.valid_lifetime?;
+    let beyond = valid == 0 || Duration::from_secs(valid.into()) > lease;
+    let written = if valid == 0 { "0 (for ever)".to_owned() } else { format!("{valid}s") };
+    beyond.then_some(Reason::LifetimeBeyondLease { written, lease })
 }
 
 /// The configuration in an object, or the first thing that is wrong with it: half of one is none.

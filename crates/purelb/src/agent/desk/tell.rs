@@ -40,7 +40,6 @@ impl Desk {
                     self.services.lose(addr);
                     self.touch(addr, local);
                 }
-                Happening::Claiming { addr } => self.touch(addr, false),
                 Happening::Failed { addr, link, problem } => {
                     self.tell_all(addr, &notices::failed(&self.settings.node, addr, &link, &problem));
                 }

@@ -16,6 +16,15 @@ use super::notices;
 pub(super) struct Writing {
     /// Something may have changed since.
     pub look_again: bool,
+    pub then: Then,
+}
+
+/// What is to be told once something is written.
+#[derive(Debug, Default)]
+pub(super) struct Then {
+    pub notices: Vec<Notice>,
+    /// From whom entries are taken over.
+    pub steals: Vec<String>,
 }
 
 /// What is to be written, and told once it is.
@@ -26,9 +35,7 @@ pub(super) struct Wish {
     rewrite_policy: bool,
     /// Nothing but entries of this node that are out of date, which a new holder is likely to replace.
     pub can_wait: bool,
-    pub notices: Vec<Notice>,
-    /// From whom entries are taken over.
-    pub steals: Vec<String>,
+    pub then: Then,
 }
 
 impl Wish {
@@ -53,10 +60,11 @@ pub(super) fn wish(service: &AgentService, state: &State, me: &str) -> Option<Wi
     let mut wish = Wish {
         annotations: Vec::new(),
         rewrite_policy,
-        // A node that waits for an address that follows endpoints waits for the entry to go.
-        can_wait: !rewrite_policy && !service.affinity,
-        notices: rewrite_policy.then(notices::policy_rewritten).into_iter().collect(),
-        steals: Vec::new(),
+        can_wait: !rewrite_policy,
+        then: Then {
+            notices: rewrite_policy.then(notices::policy_rewritten).into_iter().collect(),
+            steals: Vec::new(),
+        },
     };
     for (family, key) in [(Family::V4, ANNOUNCING_IPV4), (Family::V6, ANNOUNCING_IPV6)] {
         announcing(service, family, key, state, me, &mut wish);
@@ -64,23 +72,20 @@ pub(super) fn wish(service: &AgentService, state: &State, me: &str) -> Option<Wi
     (rewrite_policy || !wish.annotations.is_empty()).then_some(wish)
 }
 
-/// Brings the entries of one family up to date: claims what this node holds or is about to, removes its own entries for
-/// what it does not.
+/// Brings the entries of one family up to date: claims what this node holds, removes its own entries for what it does not.
 fn announcing(service: &AgentService, family: Family, key: &'static str, state: &State, me: &str, wish: &mut Wish) {
     let written = service.announcing[usize::from(family == Family::V6)].as_deref();
     let before = Slots::parse(written.unwrap_or_default());
     let mut slots = before.clone();
     let live: Vec<IpAddr> = service.addrs.iter().copied().filter(|addr| Family::of(*addr) == family).collect();
-    // An entry that is there already is written again where only that proves that it still is.
-    let (mut claims, mut unproven) = (false, false);
+    let mut claims = false;
     for &addr in &live {
         let held = state.held(addr).filter(|_| matches!(state.verdict(addr), Some(Verdict::Local { .. })));
-        if let Some(link) = held.or_else(|| state.claiming(addr)) {
+        if let Some(link) = held {
             claims = true;
-            unproven |= held.is_none();
             if let Some(other) = slots.claim(addr, me, link) {
-                wish.notices.push(notices::slot_stolen(me, addr, &other));
-                wish.steals.push(other);
+                wish.then.notices.push(notices::slot_stolen(me, addr, &other));
+                wish.then.steals.push(other);
             }
         } else if is_given_up(state.verdict(addr)) && !state.is_on_nic(addr) {
             slots.clear(addr, me);
@@ -90,17 +95,10 @@ fn announcing(service: &AgentService, family: Family, key: &'static str, state: 
     slots.sweep(|addr, slot| live.contains(&addr) || !(claims || slot.node == me));
     let encoded = slots.encode();
     let differs = if claims { encoded.as_deref() != written } else { slots != before };
-    if differs || unproven {
+    if differs {
         wish.can_wait &= !claims;
         wish.annotations.push((key, encoded));
     }
-}
-
-/// Whether others wait for an entry of this node to go, although it holds nothing: what it left may still have to end.
-pub(super) fn is_waited_for(service: &AgentService, state: &State, me: &str) -> bool {
-    let has_left =
-        |text: &String| Slots::parse(text).iter().any(|(addr, slot)| slot.node == me && state.held(addr).is_none());
-    service.affinity && service.announcing.iter().flatten().any(has_left)
 }
 
 /// Whether it is decided that this node does not announce an address and is not about to.

@@ -3,7 +3,7 @@
 //! Reading is lenient on purpose: an attribute we do not know, or one that a newer kernel made longer, never hides the
 //! attributes that we do know. A strict reader would lose whole interfaces, and with them the node's subnets.
 
-use super::numbers::{NLA_F_NESTED, NLA_TYPE_MASK};
+use super::numbers::{NLA_F_NESTED, NLA_TYPE_MASK, NLM_F_ACK};
 
 const HEADER: usize = 16;
 const ATTRIBUTE_HEADER: usize = 4;
@@ -44,6 +44,11 @@ impl Request {
         let length = u16::try_from(whole.bytes.len() - start).expect("our nested attributes are a few bytes long");
         whole.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
         whole
+    }
+
+    /// Whether it is acknowledged beside what else is answered.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        u16_at(&self.bytes, 6).is_some_and(|flags| flags & NLM_F_ACK != 0)
     }
 
     /// The finished bytes with this number.

@@ -1,5 +1,6 @@
 //! The thread that owns netlink: listens, reads anew where in doubt, and does what it is ordered to.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -43,6 +44,8 @@ pub(super) struct Running {
     /// As told last.
     routes: Vec<DefaultRoute>,
     doubt: Doubt,
+    /// The IPv6 addresses that the kernel has told of since the steps of now were given to it.
+    told: BTreeSet<(u32, IpAddr)>,
 }
 
 impl Running {
@@ -54,7 +57,8 @@ impl Running {
         news: News,
         clock: Clock,
     ) -> Self {
-        Self { asking, listening, orders, bell, news, clock, routes: Vec::new(), doubt: Doubt::Everything }
+        let (routes, doubt, told) = (Vec::new(), Doubt::Everything, BTreeSet::new());
+        Self { asking, listening, orders, bell, news, clock, routes, doubt, told }
     }
 
     /// Runs until nobody gives orders any more.
@@ -72,6 +76,7 @@ impl Running {
 
     /// Waits for a notification, an order or the time to look again.
     fn wait(&mut self) {
+        self.told.clear();
         let timeout = (self.doubt != Doubt::Nothing).then(|| Timespec::try_from(AGAIN).expect("a few milliseconds"));
         let mut fds = [self.listening.as_fd(), self.bell.as_fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         // An interrupted wait is a short one.
@@ -147,6 +152,11 @@ impl Running {
                 _ => None,
             };
             if let Some(told) = told {
+                match told {
+                    LinkNews::Addr(link, held) if held.addr.is_ipv6() => drop(self.told.insert((link, held.addr))),
+                    LinkNews::AddrGone(link, addr, _) if addr.is_ipv6() => drop(self.told.remove(&(link, addr))),
+                    _ => {}
+                }
                 doubt = doubt.max(if self.may_end_a_route(&told) { Doubt::Routes } else { Doubt::Nothing });
                 let _ = self.news.send(KernelNews::Links(told));
             }
@@ -186,6 +196,7 @@ impl Running {
     fn apply(&mut self, mut steps: Vec<Step>) {
         while !steps.is_empty() {
             let later = steps.split_off(steps.len().min(steps::BATCH));
+            self.told.clear();
             let outcome = steps::apply(&mut self.asking, std::mem::replace(&mut steps, later));
             if outcome.doubt {
                 self.doubt = Doubt::Everything;
@@ -208,6 +219,7 @@ impl Running {
                 (Step::PutAddr { link, addr, refresh: false, .. }, Ok(())) if addr.is_ipv6() => Some((*link, *addr)),
                 _ => None,
             })
+            .filter(|shown| !self.told.contains(shown))
             .collect();
         if quiet.is_empty() {
             return;

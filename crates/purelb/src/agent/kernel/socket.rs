@@ -71,7 +71,7 @@ impl Asking {
     }
 
     /// Sends many requests at once and returns the kernel's answer to each, in their order. Every answer that is not an
-    /// acknowledgement is given to `each`.
+    /// acknowledgement is given to `each`; a question that asks for none is answered by it.
     pub(super) fn ask(
         &mut self,
         requests: Vec<Request>,
@@ -79,6 +79,7 @@ impl Asking {
     ) -> io::Result<Vec<Result<(), Refusal>>> {
         let first = self.number.wrapping_add(1);
         let mut answers: Vec<Option<Result<(), Refusal>>> = vec![None; requests.len()];
+        let questions: Vec<bool> = requests.iter().map(|request| !request.is_acknowledged()).collect();
         let mut bytes = Vec::with_capacity(requests.len() * 96);
         for request in requests {
             self.number = self.number.wrapping_add(1);
@@ -90,14 +91,15 @@ impl Asking {
             let length = receive(&self.socket, &mut self.buffer, RecvFlags::empty())?;
             for message in messages(&self.buffer[..length]) {
                 let place = message.number.wrapping_sub(first) as usize;
-                match answers.get_mut(place) {
-                    Some(slot) if message.kind == NLMSG_ERROR => {
-                        missing -= usize::from(slot.is_none());
-                        *slot = Some(verdict(&message));
-                    }
-                    Some(_) => each(message),
-                    // The rest of an answer that somebody before us gave up waiting for.
-                    None => {}
+                // What has no place is the rest of an answer that somebody before us gave up waiting for.
+                let Some(slot) = answers.get_mut(place) else { continue };
+                let answer = if message.kind == NLMSG_ERROR { verdict(&message) } else { Ok(()) };
+                if message.kind == NLMSG_ERROR || questions[place] {
+                    missing -= usize::from(slot.is_none());
+                    *slot = Some(answer);
+                }
+                if message.kind != NLMSG_ERROR {
+                    each(message);
                 }
             }
         }
@@ -125,6 +127,11 @@ impl Asking {
 /// A request for a complete list.
 pub(super) fn list(kind: u16, fixed: &[u8]) -> Request {
     Request::new(kind, NLM_F_REQUEST | NLM_F_DUMP, fixed)
+}
+
+/// A request for one thing, which comes or is refused.
+pub(super) fn question(kind: u16, fixed: &[u8]) -> Request {
+    Request::new(kind, NLM_F_REQUEST, fixed)
 }
 
 /// A request to do something, to be acknowledged.

@@ -13,7 +13,7 @@ use super::socket::{Asking, Refusal};
 use super::{read, write};
 
 /// Why a step was not done.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum StepError {
     /// The kernel said no.
     #[error("the kernel refused to {what}: {why}")]

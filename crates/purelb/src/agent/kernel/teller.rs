@@ -22,7 +22,7 @@ const TENTATIVE: Duration = Duration::from_millis(50);
 const SLICE: usize = 256;
 
 /// Why neighbours were not told of an address.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum TellError {
     /// The interface is gone.
     #[error("cannot tell neighbours of {addr}: its interface is gone")]

@@ -12,7 +12,7 @@ use super::numbers::{
     IPV4_DEVCONF_PROMOTE_SECONDARIES, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, RTM_DELADDR, RTM_DELLINK, RTM_GETADDR,
     RTM_NEWADDR, RTM_NEWLINK,
 };
-use super::socket::order;
+use super::socket::{order, question};
 
 /// The first request that a step takes.
 pub(super) fn request(step: &Step) -> Request {
@@ -76,7 +76,7 @@ fn put(step: &Step, mode: u16) -> Request {
 /// A question for one IPv6 address on an interface.
 pub(super) fn look(link: u32, addr: IpAddr) -> Request {
     let fixed = addr_header(addr, 0, link);
-    order(RTM_GETADDR, 0, &fixed).attribute(IFA_ADDRESS, &octets(addr))
+    question(RTM_GETADDR, &fixed).attribute(IFA_ADDRESS, &octets(addr))
 }
 
 fn address(kind: u16, mode: u16, link: u32, addr: IpAddr, prefix: u8) -> Request {

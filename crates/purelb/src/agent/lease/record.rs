@@ -1,13 +1,14 @@
 //! The Lease object as every PureLB agent writes and reads it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
 use kube::api::ObjectMeta;
-use purelb_api::annotations::{LEASE_ADDRESSES, LEASE_INSTANCE, LEASE_PREFIX, LEASE_SAW, LEASE_SUBNETS};
+use purelb_api::annotations::{LEASE_ADDRESSES, LEASE_CLAIMS, LEASE_INSTANCE, LEASE_PREFIX, LEASE_SAW, LEASE_SUBNETS};
 
 use super::Content;
 
@@ -20,7 +21,9 @@ pub fn lease(node: &str, instance: &str, content: &Content, duration: Duration, 
         (LEASE_SUBNETS, subnets(content)),
         (LEASE_INSTANCE, instance.to_owned()),
         (LEASE_SAW, content.saw.to_string()),
-        (LEASE_ADDRESSES, content.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+        (LEASE_ADDRESSES, list(&content.addresses)),
+        // Always there: a merge patch would leave an old one as it is.
+        (LEASE_CLAIMS, list(&content.claims)),
     ]);
     let labels = text(&[
         ("app.kubernetes.io/component", "lbnodeagent".to_owned()),
@@ -41,6 +44,10 @@ pub fn lease(node: &str, instance: &str, content: &Content, duration: Duration, 
             ..LeaseSpec::default()
         }),
     }
+}
+
+fn list(addrs: &BTreeSet<IpAddr>) -> String {
+    addrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// The subnets as the allocator and other agents compare them: byte order, commas, no blanks.
@@ -72,7 +79,8 @@ mod tests {
     fn e09_the_lease_is_byte_for_byte_what_other_agents_expect() {
         let subnets = ["2001:db8::/64", "192.168.1.0/24", "10.0.0.0/24"].map(|text| text.parse().unwrap());
         let addresses = ["192.168.1.11", "2001:db8::11"].map(|text| text.parse().unwrap()).into();
-        let content = Content { subnets: subnets.into(), saw: 17, owner: "node-uid".to_owned(), addresses };
+        let claims = ["192.168.1.100", "2001:db8::100"].map(|text| text.parse().unwrap()).into();
+        let content = Content { subnets: subnets.into(), claims, saw: 17, owner: "node-uid".to_owned(), addresses };
         let now = "2026-01-02T03:04:05.000006Z".parse().unwrap();
         let lease = lease("node-a", "pod-uid", &content, Duration::from_millis(10_900), now);
         let expected = json!({
@@ -83,6 +91,7 @@ mod tests {
                 "annotations": {
                     "purelb.io/subnets": "10.0.0.0/24,192.168.1.0/24,2001:db8::/64",
                     "purelb.io/instance": "pod-uid",
+                    "purelb.io/claims": "192.168.1.100,2001:db8::100",
                     "purelb.io/saw": "17",
                     "purelb.io/node-addresses": "192.168.1.11,2001:db8::11",
                 },
@@ -103,6 +112,7 @@ mod tests {
     #[test]
     fn e09_a_node_without_subnets_says_so() {
         let lease = lease("node-a", "", &Content::default(), Duration::from_secs(5), Timestamp::UNIX_EPOCH);
-        assert_eq!(lease.metadata.annotations.unwrap()["purelb.io/subnets"], "");
+        let annotations = lease.metadata.annotations.unwrap();
+        assert_eq!((&*annotations["purelb.io/subnets"], &*annotations["purelb.io/claims"]), ("", ""));
     }
 }
