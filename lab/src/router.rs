@@ -1,7 +1,9 @@
-//! Real routers: BIRD 2 and FRR, each in a network namespace, with what a network engineer would ask them.
+//! Real routers: BIRD 2, FRR 8 and GoBGP 4, each in a network namespace, with what a network engineer would ask them.
 
 mod bird;
+pub mod fabric;
 mod frr;
+mod gobgp;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,11 +28,13 @@ pub enum Make {
     Bird,
     /// FRR 8.
     Frr,
+    /// GoBGP 4, which keeps its routes in a table of its own.
+    GoBgp,
 }
 
 impl Make {
     /// All there are.
-    pub const ALL: [Self; 2] = [Self::Bird, Self::Frr];
+    pub const ALL: [Self; 3] = [Self::Bird, Self::Frr, Self::GoBgp];
 }
 
 /// What a router is told about itself.
@@ -108,15 +112,24 @@ impl Router {
     /// # Errors
     /// When the program is not installed, or refuses its settings: its log is in the message.
     pub fn start(make: Make, namespace: &Namespace, settings: &Settings) -> Result<Self> {
+        Self::start_with(make, namespace, &make.config(settings))
+    }
+
+    /// The same with a configuration in the router's own language.
+    ///
+    /// # Errors
+    /// See [`Router::start`].
+    pub fn start_with(make: Make, namespace: &Namespace, config: &str) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("purelb-router-").tempdir()?.keep();
         open_to_all(&folder)?;
         let mut watchdog = Watchdog::guard(&folder)?;
-        for (program, arguments) in make.programs(&folder, settings)? {
-            let log = folder.join(program.replace('/', "_"));
+        for Program { path: program, arguments, door } in make.programs(&folder, config)? {
+            let log = folder.join(program.display().to_string().replace('/', "_"));
             let mut inside: Vec<OsString> =
                 vec![format!("--net={}", namespace.path()).into(), "--".into(), program.into()];
             inside.extend(arguments);
             watchdog.start(Path::new("nsenter"), &log, inside)?;
+            door.map_or(Ok(()), |door| appears(&door))?;
         }
         let router = Self { make, namespace: namespace.clone(), folder, watchdog };
         router.wait_for("it answers", |router| router.ask(router.make.greeting()).is_ok())?;
@@ -128,7 +141,7 @@ impl Router {
     /// # Errors
     /// When the router does not run, or does not know the command.
     pub fn ask(&self, command: &str) -> Result<String> {
-        let mut tool = self.make.tool(&self.folder, command);
+        let mut tool = self.make.tool(&self.folder, command)?;
         let Output { status, stdout, stderr } = tool.stdin(Stdio::null()).output()?;
         let (text, complaint) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
         ensure!(status.success(), "{command:?} failed: {text}{complaint}");
@@ -166,14 +179,19 @@ impl Router {
     }
 
     /// The next hops of a route in the kernel of the router's namespace, sorted; none without such a route.
+    /// GoBGP leaves the kernel alone: its table is asked.
     ///
     /// # Errors
     /// When `ip` fails.
     pub fn next_hops(&self, prefix: &str) -> Result<Vec<IpAddr>> {
         let family = if prefix.contains(':') { "-6" } else { "-4" };
-        let shown = self.namespace.ip(&[family, "-j", "route", "show", "exact", prefix])?;
-        let routes = shown.as_array().cloned().unwrap_or_default();
-        let mut hops: Vec<IpAddr> = routes.iter().flat_map(gateways).collect();
+        let mut hops = match self.make {
+            Make::GoBgp => gobgp::next_hops(&self.table(family)?, prefix)?,
+            Make::Bird | Make::Frr => {
+                let shown = self.namespace.ip(&[family, "-j", "route", "show", "exact", prefix])?;
+                shown.as_array().into_iter().flatten().flat_map(gateways).collect()
+            }
+        };
         hops.sort();
         Ok(hops)
     }
@@ -183,8 +201,18 @@ impl Router {
     /// # Errors
     /// When `ip` fails.
     pub fn route_count(&self, family: &str) -> Result<usize> {
-        let shown = self.namespace.ip(&[family, "-j", "route", "show", "proto", self.make.protocol()])?;
+        let protocol = match self.make {
+            Make::Bird => "bird",
+            Make::Frr => "bgp",
+            Make::GoBgp => return gobgp::route_count(&self.table(family)?),
+        };
+        let shown = self.namespace.ip(&[family, "-j", "route", "show", "proto", protocol])?;
         Ok(shown.as_array().map_or(0, Vec::len))
+    }
+
+    /// The table of GoBGP; `-4` or `-6` as with `ip`.
+    fn table(&self, family: &str) -> Result<String> {
+        self.ask(&format!("-j global rib -a ipv{}", family.trim_start_matches('-')))
     }
 
     /// Waits until something is so.
@@ -210,6 +238,23 @@ impl Router {
     }
 }
 
+/// A program of a router.
+struct Program {
+    path: PathBuf,
+    arguments: Vec<OsString>,
+    /// The socket that the next program looks for only once in ten seconds.
+    door: Option<PathBuf>,
+}
+
+fn appears(door: &Path) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !door.exists() {
+        ensure!(Instant::now() < deadline, "{} does not appear", door.display());
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
 /// FRR's programs run as a user of their own, and make their sockets in the folder.
 fn open_to_all(folder: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -228,17 +273,27 @@ fn gateways(route: &Value) -> Vec<IpAddr> {
 }
 
 impl Make {
-    fn programs(self, folder: &Path, settings: &Settings) -> Result<Vec<(&'static str, Vec<OsString>)>> {
+    fn config(self, settings: &Settings) -> String {
         match self {
-            Self::Bird => bird::programs(folder, settings),
-            Self::Frr => frr::programs(folder, settings),
+            Self::Bird => bird::config(settings),
+            Self::Frr => frr::config(settings),
+            Self::GoBgp => gobgp::config(settings),
         }
     }
 
-    fn tool(self, folder: &Path, command: &str) -> Command {
+    fn programs(self, folder: &Path, config: &str) -> Result<Vec<Program>> {
         match self {
-            Self::Bird => bird::tool(folder, command),
-            Self::Frr => frr::tool(folder, command),
+            Self::Bird => bird::programs(folder, config),
+            Self::Frr => frr::programs(folder, config),
+            Self::GoBgp => gobgp::programs(folder, config),
+        }
+    }
+
+    fn tool(self, folder: &Path, command: &str) -> Result<Command> {
+        match self {
+            Self::Bird => Ok(bird::tool(folder, command)),
+            Self::Frr => Ok(frr::tool(folder, command)),
+            Self::GoBgp => gobgp::tool(folder, command),
         }
     }
 
@@ -246,6 +301,7 @@ impl Make {
         match self {
             Self::Bird => "show status",
             Self::Frr => "show bgp summary",
+            Self::GoBgp => "neighbor",
         }
     }
 
@@ -253,6 +309,7 @@ impl Make {
         match self {
             Self::Bird => format!("show protocols all {}", bird::name(address)),
             Self::Frr => format!("show bgp neighbors {address}"),
+            Self::GoBgp => format!("neighbor {address}"),
         }
     }
 
@@ -260,6 +317,7 @@ impl Make {
         match self {
             Self::Bird => words.contains("BGP state:          Established"),
             Self::Frr => words.contains("BGP state = Established"),
+            Self::GoBgp => words.contains("BGP state = SESSION_STATE_ESTABLISHED"),
         }
     }
 
@@ -267,6 +325,7 @@ impl Make {
         match self {
             Self::Bird => format!("restart {}", bird::name(address)),
             Self::Frr => format!("clear bgp {address}"),
+            Self::GoBgp => format!("neighbor {address} reset"),
         }
     }
 
@@ -274,13 +333,8 @@ impl Make {
         match self {
             Self::Bird => format!("reload in {}", bird::name(address)),
             Self::Frr => format!("clear bgp {address} soft in"),
-        }
-    }
-
-    fn protocol(self) -> &'static str {
-        match self {
-            Self::Bird => "bird",
-            Self::Frr => "bgp",
+            // It keeps what it heard, and asks nobody.
+            Self::GoBgp => format!("neighbor {address} softresetin"),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! BIRD 2: its configuration and its tool.
 
-use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs;
 use std::net::IpAddr;
@@ -9,7 +8,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Neighbour, Settings};
+use super::{Neighbour, Program, Settings};
 
 /// All next hops of a route go to the kernel; nothing of ours goes to neighbours.
 const HEAD: &str = "log stderr all;
@@ -18,11 +17,11 @@ protocol kernel { ipv4 { export all; import none; }; merge paths on; }
 protocol kernel { ipv6 { export all; import none; }; merge paths on; }
 ";
 
-pub(super) fn programs(folder: &Path, settings: &Settings) -> Result<Vec<(&'static str, Vec<OsString>)>> {
+pub(super) fn programs(folder: &Path, config: &str) -> Result<Vec<Program>> {
     let file = folder.join("bird.conf");
-    fs::write(&file, config(settings))?;
+    fs::write(&file, config)?;
     let arguments = ["-f".into(), "-c".into(), file.into(), "-s".into(), folder.join("bird.ctl").into()];
-    Ok(vec![("/usr/sbin/bird", arguments.into())])
+    Ok(vec![Program { path: "/usr/sbin/bird".into(), arguments: arguments.into(), door: None }])
 }
 
 pub(super) fn tool(folder: &Path, command: &str) -> Command {
@@ -36,7 +35,7 @@ pub(super) fn name(address: IpAddr) -> String {
     format!("n_{}", address.to_string().replace(['.', ':'], "_"))
 }
 
-fn config(settings: &Settings) -> String {
+pub(super) fn config(settings: &Settings) -> String {
     let sessions = settings.neighbours.iter().map(|one| session(settings.asn, one));
     format!("{HEAD}router id {};\n{}", settings.id, sessions.collect::<String>())
 }

@@ -8,13 +8,11 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Neighbour, Settings};
+use super::{Neighbour, Program, Settings};
 
-pub(super) fn programs(folder: &Path, settings: &Settings) -> Result<Vec<(&'static str, Vec<OsString>)>> {
+pub(super) fn programs(folder: &Path, config: &str) -> Result<Vec<Program>> {
     let mut all = Vec::new();
-    for (program, name, text) in
-        [("/usr/lib/frr/zebra", "zebra", String::new()), ("/usr/lib/frr/bgpd", "bgpd", config(settings))]
-    {
+    for (program, name, text) in [("/usr/lib/frr/zebra", "zebra", ""), ("/usr/lib/frr/bgpd", "bgpd", config)] {
         let file = folder.join(format!("{name}.conf"));
         fs::write(&file, text)?;
         let mut arguments: Vec<OsString> = vec!["-f".into(), file.into()];
@@ -29,7 +27,9 @@ pub(super) fn programs(folder: &Path, settings: &Settings) -> Result<Vec<(&'stat
             "--log".into(),
             "stdout".into(),
         ]);
-        all.push((program, arguments));
+        // bgpd does not know the machine's interfaces until it has found zebra.
+        let door = Some(folder.join("zserv.api"));
+        all.push(Program { path: program.into(), arguments, door });
     }
     Ok(all)
 }
@@ -40,7 +40,7 @@ pub(super) fn tool(folder: &Path, command: &str) -> Command {
     tool
 }
 
-fn config(settings: &Settings) -> String {
+pub(super) fn config(settings: &Settings) -> String {
     let mut text = format!("router bgp {}\n bgp router-id {}\n", settings.asn, settings.id);
     text += " no bgp ebgp-requires-policy\n no bgp default ipv4-unicast\n bgp log-neighbor-changes\n";
     if settings.neighbours.iter().any(|one| one.graceful_restart) {

@@ -12,7 +12,7 @@ use crate::site::{NODE_AS, Site, router_peer, v4, v6};
 const ROUTES: &[&str] = &["192.0.2.1/32", "198.51.100.0/24", "2001:db8::1/128", "2001:db8:1::/64"];
 
 #[rstest]
-fn both_families_travel_over_ipv4(#[values(Make::Bird, Make::Frr)] make: Make) -> Result<()> {
+fn both_families_travel_over_ipv4(#[values(Make::Bird, Make::Frr, Make::GoBgp)] make: Make) -> Result<()> {
     let site = Site::new(make, 1, |number| Neighbour::new(v4(number), NODE_AS))?;
     site.nodes[0].set(vec![router_peer(v4(254))], ROUTES);
     all_through_the_node(&site)?;
@@ -38,7 +38,9 @@ fn all_through_the_node(site: &Site) -> Result<()> {
 
 /// RFC 8950, where both sides have it: IPv4 through an IPv6 next hop.
 #[rstest]
-fn ipv4_goes_through_an_ipv6_next_hop_where_both_sides_can(#[values(Make::Bird, Make::Frr)] make: Make) -> Result<()> {
+fn ipv4_goes_through_an_ipv6_next_hop_where_both_sides_can(
+    #[values(Make::Bird, Make::Frr, Make::GoBgp)] make: Make,
+) -> Result<()> {
     let know = |number| Neighbour { extended_next_hop: true, ..Neighbour::new(v6(number), NODE_AS) };
     let site = Site::new(make, 1, know)?;
     site.nodes[0].set(vec![router_peer(v6(254))], ROUTES);
@@ -50,7 +52,9 @@ fn ipv4_goes_through_an_ipv6_next_hop_where_both_sides_can(#[values(Make::Bird, 
 }
 
 #[rstest]
-fn a_family_that_the_router_does_not_speak_is_reported(#[values(Make::Bird, Make::Frr)] make: Make) -> Result<()> {
+fn a_family_that_the_router_does_not_speak_is_reported(
+    #[values(Make::Bird, Make::Frr, Make::GoBgp)] make: Make,
+) -> Result<()> {
     let site = Site::new(make, 1, |number| Neighbour { v6: false, ..Neighbour::new(v4(number), NODE_AS) })?;
     site.nodes[0].set(vec![router_peer(v4(254))], ROUTES);
     site.has("192.0.2.1/32", &[v4(1)])?;
@@ -61,7 +65,9 @@ fn a_family_that_the_router_does_not_speak_is_reported(#[values(Make::Bird, Make
 }
 
 #[rstest]
-fn the_router_sees_the_attributes_that_were_asked_for(#[values(Make::Bird, Make::Frr)] make: Make) -> Result<()> {
+fn the_router_sees_the_attributes_that_were_asked_for(
+    #[values(Make::Bird, Make::Frr, Make::GoBgp)] make: Make,
+) -> Result<()> {
     let site = Site::new(make, 1, |number| Neighbour::new(v4(number), NODE_AS))?;
     let advertise = Advertise {
         communities: [65100 << 16 | 7, 0xffff_ff01].into(),
@@ -81,6 +87,10 @@ fn the_router_sees_the_attributes_that_were_asked_for(#[values(Make::Bird, Make:
             "show bgp ipv4 unicast 192.0.2.1/32",
             ["65100:7", "no-export", "4200000100:1:2", "metric 55", "4200000100 4200000100 4200000100"],
         ),
+        Make::GoBgp => (
+            "global rib -a ipv4",
+            ["65100:7", "no-export", "4200000100:1:2", "{Med: 55}", "4200000100 4200000100 4200000100"],
+        ),
     };
     let words = site.router().ask(question)?;
     for part in expected {
@@ -90,7 +100,7 @@ fn the_router_sees_the_attributes_that_were_asked_for(#[values(Make::Bird, Make:
 }
 
 #[rstest]
-fn four_thousand_routes_come_and_go(#[values(Make::Bird, Make::Frr)] make: Make) -> Result<()> {
+fn four_thousand_routes_come_and_go(#[values(Make::Bird, Make::Frr, Make::GoBgp)] make: Make) -> Result<()> {
     let site = Site::new(make, 1, |number| Neighbour::new(v4(number), NODE_AS))?;
     let v4_routes = (0..2000).map(|n| format!("192.{}.{}.1/32", 100 + n / 250, n % 250));
     let v6_routes = (0..2000).map(|n| format!("2001:db8:{n:x}::1/128"));

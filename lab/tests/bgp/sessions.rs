@@ -24,7 +24,7 @@ fn settled(make: Make, know: impl Fn(u8) -> Neighbour, peer: Peer) -> Result<Sit
 
 #[rstest]
 fn the_same_password_is_let_in_whoever_dials(
-    #[values(Make::Bird, Make::Frr)] make: Make,
+    #[values(Make::Bird, Make::Frr, Make::GoBgp)] make: Make,
     #[values(false, true)] passive: bool,
     #[values(false, true)] over_v6: bool,
 ) -> Result<()> {
@@ -34,12 +34,15 @@ fn the_same_password_is_let_in_whoever_dials(
         |number| Neighbour { password: password.clone(), passive: !passive, ..Neighbour::new(own(number), NODE_AS) };
     let site = Site::new(make, 1, know)?;
     let peer = Peer { password: Secret::new("correct-horse"), passive, ..router_peer(own(254)) };
-    site.nodes[0].set(vec![peer], &["192.0.2.1/32"]);
-    site.has("192.0.2.1/32", &[v4(1)])
+    let route = if over_v6 { "2001:db8::1/128" } else { "192.0.2.1/32" };
+    site.nodes[0].set(vec![peer], &[route]);
+    site.has(route, &[own(1)])
 }
 
 #[rstest]
-fn another_password_is_said_and_mended_without_a_restart(#[values(Make::Bird, Make::Frr)] make: Make) -> Result<()> {
+fn another_password_is_said_and_mended_without_a_restart(
+    #[values(Make::Bird, Make::Frr, Make::GoBgp)] make: Make,
+) -> Result<()> {
     let know = |number| Neighbour { password: Some("correct-horse".into()), ..neighbour(number) };
     let site = Site::new(make, 1, know)?;
     let peer = |password: &str| {
@@ -54,7 +57,7 @@ fn another_password_is_said_and_mended_without_a_restart(#[values(Make::Bird, Ma
 }
 
 #[rstest]
-fn ttl_security_on_both_sides_is_a_session(#[values(Make::Bird, Make::Frr)] make: Make) -> Result<()> {
+fn ttl_security_on_both_sides_is_a_session(#[values(Make::Bird, Make::Frr, Make::GoBgp)] make: Make) -> Result<()> {
     let know = |number| Neighbour { ttl_security: true, ..neighbour(number) };
     settled(make, know, Peer { ttl: Ttl::Security(1), ..router_peer(v4(254)) }).map(drop)
 }
@@ -71,7 +74,7 @@ fn ttl_security_on_the_router_alone_is_not(#[values(Make::Bird, Make::Frr)] make
 }
 
 #[rstest]
-fn a_passive_node_is_dialled_by_the_router(#[values(Make::Bird, Make::Frr)] make: Make) -> Result<()> {
+fn a_passive_node_is_dialled_by_the_router(#[values(Make::Bird, Make::Frr, Make::GoBgp)] make: Make) -> Result<()> {
     settled(make, neighbour, Peer { passive: true, ..router_peer(v4(254)) }).map(drop)
 }
 
@@ -82,7 +85,7 @@ fn a_passive_router_is_dialled_by_the_node(#[values(Make::Bird, Make::Frr)] make
 
 /// Both sides dial whenever they can, over and over; one session is left each time, and it stays.
 #[rstest]
-fn connections_that_collide_leave_one_session(#[values(Make::Bird, Make::Frr)] make: Make) -> Result<()> {
+fn connections_that_collide_leave_one_session(#[values(Make::Bird, Make::Frr, Make::GoBgp)] make: Make) -> Result<()> {
     let mut site = settled(make, neighbour, router_peer(v4(254)))?;
     for _ in 0..5 {
         site.nodes[0].stop(Farewell::Cease("again".into()));
@@ -113,7 +116,9 @@ fn a_wire_that_is_cut_ends_the_session_by_the_hold_timer(#[values(Make::Bird, Ma
 }
 
 #[rstest]
-fn a_router_that_was_restarted_learns_the_routes_again(#[values(Make::Bird, Make::Frr)] make: Make) -> Result<()> {
+fn a_router_that_was_restarted_learns_the_routes_again(
+    #[values(Make::Bird, Make::Frr, Make::GoBgp)] make: Make,
+) -> Result<()> {
     let mut site = settled(make, neighbour, router_peer(v4(254)))?;
     site.kill_router();
     site.nodes[0].wait_for(v4(254), "the session falls", |report| report.state != State::Established)?;
@@ -149,7 +154,9 @@ fn the_words_of_a_shutdown_reach_the_router_and_its_routes_are_gone(
 
 /// Graceful restart: the route stays in the router's kernel while there is no speaker.
 #[rstest]
-fn a_speaker_that_restarts_gracefully_keeps_its_routes(#[values(Make::Bird, Make::Frr)] make: Make) -> Result<()> {
+fn a_speaker_that_restarts_gracefully_keeps_its_routes(
+    #[values(Make::Bird, Make::Frr, Make::GoBgp)] make: Make,
+) -> Result<()> {
     let know = |number| Neighbour { graceful_restart: true, ..neighbour(number) };
     let peer = Peer { graceful_restart: Some(Duration::from_secs(60)), ..router_peer(v4(254)) };
     let mut site = settled(make, know, peer.clone())?;
@@ -169,14 +176,14 @@ fn a_speaker_that_restarts_gracefully_keeps_its_routes(#[values(Make::Bird, Make
 }
 
 #[rstest]
-fn a_wrong_as_is_one_clear_sentence(#[values(Make::Bird, Make::Frr)] make: Make) -> Result<()> {
+fn a_wrong_as_is_one_clear_sentence(#[values(Make::Bird, Make::Frr, Make::GoBgp)] make: Make) -> Result<()> {
     let site = Site::new(make, 1, |number| Neighbour { passive: true, ..neighbour(number) })?;
     site.nodes[0].set(vec![Peer { asn: 64999, ..router_peer(v4(254)) }], &[]);
     site.nodes[0].says(v4(254), "the peer says that its AS is 65100, the configuration says 64999")
 }
 
 #[rstest]
-fn an_internal_session_works_too(#[values(Make::Bird, Make::Frr)] make: Make) -> Result<()> {
+fn an_internal_session_works_too(#[values(Make::Bird, Make::Frr, Make::GoBgp)] make: Make) -> Result<()> {
     let site = Site::new(make, 1, |number| Neighbour::new(v4(number), crate::site::ROUTER_AS))?;
     let peer = Peer { local_asn: Some(crate::site::ROUTER_AS), ..router_peer(v4(254)) };
     site.nodes[0].set(vec![peer], &["192.0.2.1/32"]);
