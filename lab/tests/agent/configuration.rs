@@ -44,6 +44,7 @@ async fn i20_lifetimes_and_flags_follow_the_configuration() -> Result<()> {
         story.until(&format!("{address} has the lifetime {lifetime}, noprefixroute {no_route}"), as_written).await?;
         assert!(began.elapsed().as_secs() < 1, "{:?}", began.elapsed());
     }
+    story.event("default", "LifetimeBeyondLease", "300s").await?;
     edit(&story, json!({"local": {"addressConfig": null}})).await?;
     story.close().await
 }

@@ -9,7 +9,7 @@ use crate::local_addresses::{length, ranking};
 use crate::story::Story;
 
 /// A slice of the Service `web` with one endpoint on each of these nodes.
-fn slice(endpoints: &[(&str, Value)]) -> Value {
+pub fn slice(endpoints: &[(&str, Value)]) -> Value {
     let endpoints: Vec<Value> = endpoints
         .iter()
         .enumerate()
@@ -27,7 +27,8 @@ fn slice(endpoints: &[(&str, Value)]) -> Value {
     })
 }
 
-async fn change(story: &Story, endpoints: &[(&str, Value)]) -> Result<()> {
+/// Writes that slice anew.
+pub async fn change(story: &Story, endpoints: &[(&str, Value)]) -> Result<()> {
     let path = story.ground.group("discovery.k8s.io/v1", "endpointslices/web-1");
     let patch = json!({"endpoints": slice(endpoints)["endpoints"]});
     story.ground.patch(&path, PatchType::Merge, &patch).await?;

@@ -48,7 +48,8 @@ fn answering(story: &Story, address: IpAddr) -> Result<BTreeSet<String>> {
     Ok(replies.map(|(mac, _)| mac.to_lowercase()).collect())
 }
 
-fn mac(story: &Story, node: &str) -> Result<String> {
+/// The MAC address of a node's NIC.
+pub fn mac(story: &Story, node: &str) -> Result<String> {
     let link = story.site().node(node)?.namespace.ip(&["-j", "link", "show", "dev", "eth0"])?;
     Ok(link[0]["address"].as_str().context("a NIC has an address")?.to_owned())
 }

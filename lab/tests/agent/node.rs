@@ -51,12 +51,17 @@ impl Node {
 
     /// Starts the agent, as a new Pod.
     pub fn start(&mut self, account: &Account) -> Result<()> {
+        self.start_with(account, &[])
+    }
+
+    /// The same with more variables in its environment.
+    pub fn start_with(&mut self, account: &Account, more: &[(&str, &str)]) -> Result<()> {
         static PODS: AtomicUsize = AtomicUsize::new(1);
         self.instance = format!("pod-{}", PODS.fetch_add(1, Ordering::Relaxed));
         let seconds = format!("{}s", LEASE.as_secs());
         let arguments = ["agent", "--node-name", self.name(), "--namespace", HOME, "--pod-uid", &self.instance];
         let arguments = [&arguments[..], &["--lease-duration", &seconds, "--retry-period", "200ms"]].concat();
-        let variables = [("DEFAULT_ANNOUNCER", "PureLB"), ("PURELB_LOG_LEVEL", "debug")];
+        let variables = [&[("DEFAULT_ANNOUNCER", "PureLB"), ("PURELB_LOG_LEVEL", "debug")], more].concat();
         self.agent = Some(Daemon::start_in(&self.namespace, account, &arguments, &variables)?);
         Ok(())
     }

@@ -11,7 +11,9 @@ async fn the_agent_may_not_do_what_it_has_no_need_for() -> Result<()> {
     let story = Story::begin().await?;
     let account = format!("system:serviceaccount:{HOME}:lbnodeagent");
     for (verb, group, resource, namespace) in [
-        ("get", "", "secrets", HOME),
+        ("list", "", "secrets", HOME),
+        ("watch", "", "secrets", HOME),
+        ("get", "", "secrets", "default"),
         ("list", "", "pods", HOME),
         ("update", "", "services", "default"),
         ("delete", "", "services", "default"),
@@ -20,6 +22,8 @@ async fn the_agent_may_not_do_what_it_has_no_need_for() -> Result<()> {
         ("patch", "discovery.k8s.io", "endpointslices", "default"),
         ("patch", "purelb.io", "servicegroups", HOME),
         ("patch", "purelb.io", "lbnodeagents", HOME),
+        ("patch", "bgp.purelb.io", "configs", HOME),
+        ("delete", "bgp.purelb.io", "bgpnodestatuses", ""),
         ("list", "apps", "daemonsets", HOME),
         ("patch", "apps", "daemonsets", HOME),
         ("list", "coordination.k8s.io", "leases", "kube-node-lease"),

@@ -35,8 +35,9 @@ pub struct Site {
     pub account: Account,
     /// The same over IPv6.
     pub account_v6: Account,
+    /// Where the nodes find the API server.
+    pub control: Namespace,
     _allocator: Daemon,
-    _control: Namespace,
 }
 
 impl Site {
@@ -63,7 +64,7 @@ impl Site {
             node.start(&account)?;
         }
         let allocator = allocator(plane).await?;
-        Ok(Self { plane, lan, nodes, client, account, account_v6, _allocator: allocator, _control: control })
+        Ok(Self { plane, lan, nodes, client, account, account_v6, control, _allocator: allocator })
     }
 
     pub fn node(&self, name: &str) -> Result<&Node> {
