@@ -1,0 +1,137 @@
+//! Step 1: an address from the group of the documentation, announced by every node, and how requests spread.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::manifests::VIRTUAL;
+use super::{addresses, at, route_of, text, until_routed};
+use crate::ask::{Answer, ask_often};
+use crate::show::{Look, Show, bar, demand};
+use crate::site::Site;
+use crate::site::plan::Place;
+
+/// Requests per node.
+const EACH: usize = 100;
+
+/// How many requests came in through each node, and were answered on it.
+#[derive(Debug, PartialEq, Eq)]
+struct Spread {
+    /// By the node that the router chose.
+    entered: BTreeMap<String, usize>,
+    /// By the node of the back-end that the proxy chose.
+    answered: BTreeMap<String, usize>,
+}
+
+impl Spread {
+    fn of(answers: &[Answer], nodes: &[Place]) -> Self {
+        let count = |fits: &dyn Fn(&Place, &Answer) -> bool| {
+            let each = |node: &Place| answers.iter().filter(|answer| fits(node, answer)).count();
+            nodes.iter().map(|node| (node.name.clone(), each(node))).collect()
+        };
+        Self {
+            entered: count(&|node, answer| node.let_in(answer.source)),
+            answered: count(&|node, answer| answer.node == node.name),
+        }
+    }
+
+    /// No node has less than a third of its fair share: chance alone does not do that in hundreds of requests.
+    fn is_fair(&self) -> bool {
+        [&self.entered, &self.answered].into_iter().all(|counts| {
+            let fair = counts.values().sum::<usize>() / counts.len().max(1);
+            fair > 0 && counts.values().all(|count| count * 3 >= fair)
+        })
+    }
+}
+
+pub fn show(site: &mut Site, show: &mut Show) -> Result<()> {
+    show.types("kubectl apply -f remotedual.yaml -f kuard.yaml")?;
+    show.types(&format!("kubectl wait --for=condition=purelb.io/AddressAssigned \\\n    svc/{VIRTUAL}"))?;
+    let all = show.until("the Service has an address of each family", || addresses(&site.cluster, VIRTUAL, 2))?;
+    show.types(&format!(
+        "kubectl get svc {VIRTUAL} \\\n    -o jsonpath='{{.status.loadBalancer.ingress[*].ip}}{{\"\\n\"}}'"
+    ))?;
+    let names = site.names();
+    until_routed(site, show, &all, &names)?;
+    show.line(&format!("Announced by {} nodes over BGP. The router has as many next hops:", names.len()));
+    for address in &all {
+        show.types_on(&site.router.namespace, &route_of(*address))?;
+    }
+    let times = EACH * names.len();
+    show.until("every node has a pod that answers", || ready(site))?;
+    let places: Vec<Place> = site.nodes.iter().map(|node| node.place.clone()).collect();
+    for address in &all {
+        show.progress(&format!("... {times} requests to {address}"));
+        let answers = ask_often(&site.client, at(*address), times)?;
+        show.erase();
+        tell(
+            show,
+            &format!("{times} requests of a client behind the router to {address}"),
+            &Spread::of(&answers, &places),
+        )?;
+    }
+    show.types("kubectl get bgpnodestatuses")?;
+    show.line(&format!("From the start of the demo to here: {:.1} s.", show.elapsed().as_secs_f64()));
+    show.fact("addresses", json!(all));
+    show.fact("next_hops", names.len());
+    show.fact("summary", format!("{} announced by {}", text(&all), names.join(", ")));
+    Ok(())
+}
+
+fn ready(site: &Site) -> Result<Look<()>> {
+    let slices = site.cluster.list("/apis/discovery.k8s.io/v1/namespaces/test/endpointslices")?;
+    let full = slices.iter().filter(|slice| {
+        let endpoints = slice["endpoints"].as_array().cloned().unwrap_or_default();
+        endpoints.iter().filter(|endpoint| endpoint["conditions"]["ready"] == true).count() >= site.nodes.len()
+    });
+    Ok(if full.count() >= 2 { Ok(()) } else { Err(format!("the slices {}", json!(slices))) })
+}
+
+fn tell(show: &mut Show, title: &str, spread: &Spread) -> Result<()> {
+    let whole = spread.entered.values().sum();
+    show.line(title);
+    show.line("came in through:");
+    for (node, count) in &spread.entered {
+        show.line(&bar(node, *count, whole));
+    }
+    let answered: Vec<String> = spread.answered.iter().map(|(node, count)| format!("{node} {count}")).collect();
+    show.line(&format!("and answered by pods on: {}", answered.join(", ")));
+    show.fact("entered", json!(spread.entered));
+    show.fact("answered", json!(spread.answered));
+    demand(spread.is_fair(), "every node gets its share", format!("{spread:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers(sources: &[(&str, &str, usize)]) -> Vec<Answer> {
+        let each = |(source, node, count): &(&str, &str, usize)| {
+            let answer = Answer { pod: "kuard".into(), node: (*node).into(), source: source.parse().unwrap() };
+            vec![answer; *count]
+        };
+        sources.iter().flat_map(each).collect()
+    }
+
+    #[test]
+    fn the_source_that_a_back_end_sees_tells_through_which_node_a_request_came() {
+        let nodes = [Place::of(1), Place::of(2)];
+        // A pod on the node that let the request in sees that node's address on the pods' bridge.
+        let seen = answers(&[("192.168.7.11", "node2", 30), ("10.1.1.1", "node1", 20), ("fd00:7::12", "node1", 50)]);
+        let spread = Spread::of(&seen, &nodes);
+        assert_eq!(spread.entered, [("node1".to_owned(), 50), ("node2".to_owned(), 50)].into());
+        assert_eq!(spread.answered, [("node1".to_owned(), 70), ("node2".to_owned(), 30)].into());
+        assert!(spread.is_fair());
+    }
+
+    #[test]
+    fn a_node_that_gets_next_to_nothing_is_no_spread() {
+        let nodes = [Place::of(1), Place::of(2), Place::of(3)];
+        let seen = [("192.168.7.11", "node1", 140), ("192.168.7.12", "node2", 140), ("192.168.7.13", "node3", 20)];
+        assert!(!Spread::of(&answers(&seen), &nodes).is_fair());
+        assert!(!Spread::of(&[], &nodes).is_fair(), "nobody answered");
+        // A client whose address nobody hid came in through no node that we can name.
+        assert!(!Spread::of(&answers(&[("10.9.0.2", "node1", 300)]), &nodes).is_fair());
+    }
+}
