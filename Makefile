@@ -1,8 +1,11 @@
 SHELL := bash
-.PHONY: help test check bench chaos crds fmt
+.PHONY: help demo test check bench chaos crds manifests image fmt
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+demo: ## PureLB on this machine, without Kubernetes and without root; ARGS="--once" and others go to purelb-demo
+	@scripts/demo $(ARGS)
 
 test: ## every check, with a real control plane; installs what it needs
 	@scripts/test
@@ -18,6 +21,12 @@ chaos: ## three allocators in trouble for ten minutes; SECONDS=N for longer, PUR
 
 crds: ## write deploy/crds anew from the API types
 	@cargo run --quiet -p purelb -- crds --dir deploy/crds
+
+manifests: ## write the one-file installs of deploy anew from their kustomizations
+	@eval "$$(scripts/setup)" && scripts/manifests
+
+image: ## write the container image into target/image
+	@eval "$$(scripts/setup quick)" && cargo lab image
 
 fmt: ## format the code
 	@cargo fmt --all

@@ -1,8 +1,8 @@
 //! A real etcd and kube-apiserver on loopback, for one test process.
 //!
 //! Everything lives in one temporary folder and ends with the handle, or with the test process however that ends:
-//! see [`watchdog`]. It is an API server only: no controller-manager fills namespaces, so there are no default
-//! ServiceAccounts, no EndpointSlices, and deleted namespaces stay.
+//! see [`watchdog`]. Alone it is an API server only: no controller-manager fills namespaces, so there are no default
+//! ServiceAccounts, no EndpointSlices, and deleted namespaces stay. [`Cluster`](crate::Cluster) has the rest.
 
 pub mod credentials;
 pub mod etcd;
@@ -20,7 +20,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::process::Command;
 
-use flags::Place;
+use flags::{Place, Purpose};
 use programs::Programs;
 use watchdog::Watchdog;
 
@@ -58,8 +58,16 @@ impl ControlPlane {
     /// # Errors
     /// See [`ControlPlane::start`].
     pub async fn start_with(programs: &Programs) -> Result<Self> {
+        Self::start_for(programs, Purpose::Alone).await
+    }
+
+    /// The same for a purpose.
+    ///
+    /// # Errors
+    /// See [`ControlPlane::start`].
+    pub async fn start_for(programs: &Programs, purpose: Purpose) -> Result<Self> {
         for _ in 0..ATTEMPTS {
-            match Self::attempt(programs).await {
+            match Self::attempt(programs, purpose).await {
                 Ok(plane) => return Ok(plane),
                 Err(NoServer::PortTaken) => {}
                 Err(NoServer::Because(error)) => return Err(error),
@@ -68,9 +76,9 @@ impl ControlPlane {
         bail!("kube-apiserver found its port taken {ATTEMPTS} times in a row: is something scanning 127.0.0.1?")
     }
 
-    async fn attempt(programs: &Programs) -> Result<Self, NoServer> {
-        let (place, mut watchdog) = prepare().map_err(NoServer::Because)?;
-        launch(&place, programs, &mut watchdog).map_err(NoServer::Because)?;
+    async fn attempt(programs: &Programs, purpose: Purpose) -> Result<Self, NoServer> {
+        let (place, mut watchdog) = prepare(purpose).map_err(NoServer::Because)?;
+        launch(&place, programs, &mut watchdog, purpose).map_err(NoServer::Because)?;
         let config = connection(&place.kubeconfig()).await.map_err(NoServer::Because)?;
         let plane = Self { config, programs: programs.clone(), place, watchdog };
         plane.ready().await?;
@@ -124,6 +132,43 @@ impl ControlPlane {
         kubectl
     }
 
+    /// The programs it is made of, and others beside them.
+    #[must_use]
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// Where its files are.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The port of the API server on loopback.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.config.cluster_url.port_u16().unwrap_or_default()
+    }
+
+    /// Starts the controllers and the scheduler of a cluster. They come and go with this value.
+    ///
+    /// # Errors
+    /// When one cannot be started.
+    pub fn start_controllers(&mut self) -> Result<()> {
+        let server = format!("127.0.0.1:{}", self.port());
+        for (program, user) in
+            [("kube-controller-manager", "system:kube-controller-manager"), ("kube-scheduler", "system:kube-scheduler")]
+        {
+            let kubeconfig = credentials::write_for(&self.place, user, &server)?;
+            let arguments = match program {
+                "kube-scheduler" => flags::scheduler(&kubeconfig),
+                _ => flags::controller_manager(&self.place, &kubeconfig),
+            };
+            self.watchdog.start(&self.programs.path(program), &self.place.log(program), arguments)?;
+        }
+        Ok(())
+    }
+
     /// Makes etcd forget all history before `revision`; later reads of it answer 410.
     ///
     /// The API server's watch cache keeps its own history of most kinds, so this shows for what it reads from etcd
@@ -136,20 +181,21 @@ impl ControlPlane {
     }
 }
 
-fn prepare() -> Result<(Place, Watchdog)> {
+fn prepare(purpose: Purpose) -> Result<(Place, Watchdog)> {
     let folder = tempfile::Builder::new().prefix("purelb-lab-").tempdir().context("cannot make a temporary folder")?;
     let watchdog = Watchdog::guard(folder.path())?;
     // From here on the watchdog removes it.
     let place = Place::new(folder.keep());
-    credentials::write(&place)?;
+    credentials::write(&place, purpose)?;
     Ok((place, watchdog))
 }
 
-fn launch(place: &Place, programs: &Programs, watchdog: &mut Watchdog) -> Result<()> {
+fn launch(place: &Place, programs: &Programs, watchdog: &mut Watchdog, purpose: Purpose) -> Result<()> {
     watchdog.start(&programs.path("etcd"), &place.log("etcd"), flags::etcd(place))?;
     let port = free_port()?;
     credentials::write_kubeconfig(place, port)?;
-    watchdog.start(&programs.path("kube-apiserver"), &place.log("kube-apiserver"), flags::apiserver(place, port))?;
+    let arguments = flags::apiserver(place, port, purpose);
+    watchdog.start(&programs.path("kube-apiserver"), &place.log("kube-apiserver"), arguments)?;
     Ok(())
 }
 

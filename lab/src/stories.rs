@@ -5,6 +5,7 @@
 //! has to give the same answers. Stories may run at the same time on one server, each in its own namespace.
 
 pub mod agents;
+pub mod bgp;
 pub mod expiry;
 pub mod groups;
 pub mod kinds;
@@ -33,6 +34,12 @@ macro_rules! for_each_story {
                 v2_agents_have_defaults,
                 v1_agents_have_their_own_defaults,
                 an_agent_has_a_status,
+            ],
+            bgp: [
+                a_bgp_configuration_is_stored_as_written,
+                a_bgp_configuration_needs_an_as,
+                a_bgp_configuration_has_a_status_and_lets_go,
+                a_bgp_node_status_is_of_the_whole_cluster,
             ],
             expiry: [
                 an_old_continue_token_is_expired,

@@ -1,22 +1,39 @@
 //! Keys, the serving certificate, the administrator's token and kubeconfig.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rcgen::{KeyPair, generate_simple_self_signed};
 use serde_json::json;
 
-use super::flags::Place;
+use super::flags::{Place, Purpose};
 
 /// The server listens on loopback and lives as long as one test process; a fixed secret is secret enough.
 const TOKEN: &str = "lab-administrator";
+
+/// The programs of a cluster that speak to its API server, with the users whose rights every API server brings along.
+const USERS: [(&str, &str); 3] = [
+    ("lab-controller-manager", "system:kube-controller-manager"),
+    ("lab-scheduler", "system:kube-scheduler"),
+    ("lab-proxy", "system:kube-proxy"),
+];
+/// Who did what, without the contents.
+const AUDIT: &str = r#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}"#;
+
+/// Names and addresses under which programs look for the API server: on the machine, and in any cluster.
+const NAMES: [&str; 7] =
+    ["127.0.0.1", "localhost", "10.96.0.1", "fd00:96::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
 
 /// Writes what the API server reads. Our own keys cost milliseconds; the RSA ones it would make itself, a second.
 ///
 /// # Errors
 /// When a key cannot be made or a file not written.
-pub fn write(place: &Place) -> Result<()> {
-    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+pub fn write(place: &Place, purpose: Purpose) -> Result<()> {
+    let mut names = NAMES.map(str::to_owned).to_vec();
+    if let Purpose::Cluster(address) = purpose {
+        names.push(address.to_string());
+    }
     let serving = generate_simple_self_signed(names).context("cannot make the serving certificate")?;
     let accounts = KeyPair::generate().context("cannot make the ServiceAccount key")?;
     for (file, text) in [
@@ -24,11 +41,17 @@ pub fn write(place: &Place) -> Result<()> {
         ("serving.key", serving.signing_key.serialize_pem()),
         ("accounts.pub", accounts.public_key_pem()),
         ("accounts.key", accounts.serialize_pem()),
-        ("tokens.csv", format!("{TOKEN},administrator,administrator,\"system:masters\"\n")),
+        ("tokens.csv", tokens()),
+        ("audit-policy", AUDIT.to_owned()),
     ] {
         fs::write(place.file(file), text).with_context(|| format!("cannot write {file}"))?;
     }
     Ok(())
+}
+
+fn tokens() -> String {
+    let programs = USERS.map(|(token, user)| format!("{token},{user},{user}\n"));
+    format!("{TOKEN},administrator,administrator,\"system:masters\"\n{}", programs.concat())
 }
 
 /// Writes the administrator's kubeconfig (as JSON, which is YAML too).
@@ -36,16 +59,33 @@ pub fn write(place: &Place) -> Result<()> {
 /// # Errors
 /// When the file cannot be written.
 pub fn write_kubeconfig(place: &Place, port: u16) -> Result<()> {
+    let text = kubeconfig(&place.file("serving.crt"), &format!("127.0.0.1:{port}"), TOKEN);
+    fs::write(place.kubeconfig(), text).context("cannot write the kubeconfig")
+}
+
+/// Writes a kubeconfig for a user of the API server, who finds it at `server` (`host:port`), and returns its path.
+///
+/// # Errors
+/// When there is no such user, or the file cannot be written.
+pub fn write_for(place: &Place, user: &str, server: &str) -> Result<PathBuf> {
+    let known = USERS.iter().find(|(_, name)| *name == user);
+    let (token, _) = known.with_context(|| format!("the API server knows no user {user}"))?;
+    let file = place.file(&format!("{}.kubeconfig", token.trim_start_matches("lab-")));
+    fs::write(&file, kubeconfig(&place.file("serving.crt"), server, token)).context("cannot write a kubeconfig")?;
+    Ok(file)
+}
+
+fn kubeconfig(authority: &Path, server: &str, token: &str) -> String {
     let kubeconfig = json!({
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "lab",
         "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "administrator"}}],
         "clusters": [{"name": "lab", "cluster": {
-            "server": format!("https://127.0.0.1:{port}"),
-            "certificate-authority": place.file("serving.crt"),
+            "server": format!("https://{server}"),
+            "certificate-authority": authority,
         }}],
-        "users": [{"name": "administrator", "user": {"token": TOKEN}}],
+        "users": [{"name": "administrator", "user": {"token": token}}],
     });
-    fs::write(place.kubeconfig(), format!("{kubeconfig:#}\n")).context("cannot write the kubeconfig")
+    format!("{kubeconfig:#}\n")
 }

@@ -2,12 +2,22 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 
 /// How many of the last log lines an error shows.
 const TAIL: usize = 15;
+
+/// What an API server is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Only its API is wanted: no controllers run, so that Pods need no ServiceAccount.
+    Alone,
+    /// It is the head of a cluster, whose nodes find it at this address.
+    Cluster(IpAddr),
+}
 
 /// The folder of one control plane.
 #[derive(Clone, Debug)]
@@ -81,10 +91,10 @@ pub fn etcd(place: &Place) -> Vec<OsString> {
     arguments(&flags)
 }
 
-/// The API server: RBAC, dual stack, and only what an API server needs.
+/// The API server: RBAC, dual stack, and only what its purpose needs.
 #[must_use]
-pub fn apiserver(place: &Place, port: u16) -> Vec<OsString> {
-    let flags = [
+pub fn apiserver(place: &Place, port: u16, purpose: Purpose) -> Vec<OsString> {
+    let mut flags = vec![
         ("etcd-servers", socket(&place.etcd_socket())),
         ("bind-address", "127.0.0.1".to_owned()),
         ("secure-port", port.to_string()),
@@ -97,11 +107,45 @@ pub fn apiserver(place: &Place, port: u16) -> Vec<OsString> {
         ("service-account-signing-key-file", text(&place.file("accounts.key"))),
         ("authorization-mode", "RBAC".to_owned()),
         ("token-auth-file", text(&place.file("tokens.csv"))),
-        // There are no other API servers to agree with, and no address worth publishing.
-        ("endpoint-reconciler-type", "none".to_owned()),
-        // It refuses Pods until a controller-manager has made their ServiceAccount; there is none here.
-        ("disable-admission-plugins", "ServiceAccount".to_owned()),
+        // As usual in clusters; workloads of older releases ask for it.
+        ("allow-privileged", "true".to_owned()),
     ];
+    match purpose {
+        Purpose::Alone => flags.extend([
+            // There are no other API servers to agree with, and no address worth publishing.
+            ("endpoint-reconciler-type", "none".to_owned()),
+            // It refuses Pods until a controller-manager has made their ServiceAccount; there is none here.
+            ("disable-admission-plugins", "ServiceAccount".to_owned()),
+        ]),
+        Purpose::Cluster(address) => flags.extend([
+            ("advertise-address", address.to_string()),
+            ("audit-policy-file", text(&place.file("audit-policy"))),
+            ("audit-log-path", text(&place.file("audit.log"))),
+        ]),
+    }
+    arguments(&flags)
+}
+
+/// The controller-manager: every controller there is, at once and without an election.
+#[must_use]
+pub fn controller_manager(place: &Place, kubeconfig: &Path) -> Vec<OsString> {
+    arguments(&[
+        ("kubeconfig", text(kubeconfig)),
+        ("service-account-private-key-file", text(&place.file("accounts.key"))),
+        ("root-ca-file", text(&place.file("serving.crt"))),
+        // Each controller with the rights of its own account: together as one user they have too few.
+        ("use-service-account-credentials", "true".to_owned()),
+        ("leader-elect", "false".to_owned()),
+        // Nobody asks for its metrics.
+        ("secure-port", "0".to_owned()),
+    ])
+}
+
+/// The scheduler, without an election.
+#[must_use]
+pub fn scheduler(kubeconfig: &Path) -> Vec<OsString> {
+    let flags =
+        [("kubeconfig", text(kubeconfig)), ("leader-elect", "false".to_owned()), ("secure-port", "0".to_owned())];
     arguments(&flags)
 }
 

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::io::{PipeWriter, pipe};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 
 use anyhow::{Context, Result};
@@ -64,6 +64,13 @@ impl Watchdog {
         let pid = child.id();
         self.programs.lock().expect("nobody panics while holding it").push(child);
         Ok(pid)
+    }
+
+    /// How the first program that has ended by itself ended.
+    #[must_use]
+    pub fn ended(&self) -> Option<ExitStatus> {
+        let mut programs = self.programs.lock().expect("nobody panics while holding it");
+        programs.iter_mut().find_map(|program| program.try_wait().ok().flatten())
     }
 
     /// Whether one of the programs has ended by itself.

@@ -44,12 +44,13 @@ async fn on_the_real_server(programs: &Path, namespace: &str) -> Result<Person> 
 async fn define_our_kinds(person: &Person) -> Result<()> {
     let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds");
     person.shell(&format!("kubectl create -f {}", crds.display())).await?;
-    let established = "kubectl wait --for=condition=Established crd/servicegroups.purelb.io crd/lbnodeagents.purelb.io";
+    let established = "kubectl wait --for=condition=Established crd/servicegroups.purelb.io crd/lbnodeagents.purelb.io \
+        crd/configs.bgp.purelb.io crd/bgpnodestatuses.bgp.purelb.io";
     let waited = person.shell(established).await?;
-    ensure!(waited.matches("condition met").count() == 2, "{waited}");
+    ensure!(waited.matches("condition met").count() == 4, "{waited}");
     // The real server establishes a kind some time before it serves it everywhere.
-    let served = "until kubectl get servicegroups,lbnodeagents -o name && kubectl explain sg && kubectl explain lbna; \
-        do sleep 0.2; done >/dev/null 2>&1";
+    let served = "until kubectl get servicegroups,lbnodeagents,bgpconfig,bgpns -o name && kubectl explain sg && \
+        kubectl explain lbna && kubectl explain bgpconfig && kubectl explain bgpns; do sleep 0.2; done >/dev/null 2>&1";
     person.shell(served).await?;
     Ok(())
 }

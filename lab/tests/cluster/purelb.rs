@@ -1,0 +1,162 @@
+//! PureLB as it is shipped, on the shared cluster, with routing software beside it.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use purelb_lab::Cluster;
+use purelb_lab::cluster::{NODES_AS, Node, ROUTER_AS, addresses};
+use purelb_lab::router::{Make, Router};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::site::{SOON, cluster, fetch, rolled_out, talk, url};
+
+/// The nodes of every cluster here.
+pub const NODES: [&str; 3] = ["node1", "node2", "node3"];
+/// How many connections a client makes, and how many of them every node must get.
+const CONNECTIONS: usize = 300;
+const SHARE: usize = CONNECTIONS / 5;
+
+/// Where it is installed.
+pub const HOME: &str = "purelb-system";
+
+static ROUTERS: OnceCell<Result<Vec<Router>>> = OnceCell::const_new();
+
+/// The cluster, with PureLB and a BIRD on every node. The first to ask installs them.
+pub async fn installed() -> Result<&'static Cluster> {
+    let cluster = cluster().await?;
+    let installed = ROUTERS.get_or_init(|| prepare(cluster)).await;
+    installed.as_ref().map_err(|error| anyhow!("{error:#}"))?;
+    Ok(cluster)
+}
+
+/// Installs PureLB and starts a BIRD on every node, which runs as long as the result is kept.
+pub async fn prepare(cluster: &Cluster) -> Result<Vec<Router>> {
+    install(cluster, "nobgp").await?;
+    cluster.nodes.iter().map(advertise).collect()
+}
+
+/// Installs PureLB as an operator does, from the shipped manifests: `default`, or `nobgp`.
+pub async fn install(cluster: &Cluster, variant: &str) -> Result<()> {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+    for part in ["crds", variant] {
+        cluster.kubectl(&["apply", "-k", &deploy.join(part).display().to_string()]).await?;
+        cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).await?;
+    }
+    rolled_out(cluster, HOME, "deployment/allocator").await?;
+    rolled_out(cluster, HOME, "daemonset/lbnodeagent").await
+}
+
+/// Routing software beside PureLB: it advertises whatever is on `kube-lb0`, and knows nothing of Services.
+fn advertise(node: &Node) -> Result<Router> {
+    let (v4, v6) = addresses::node(node.number);
+    let (router4, router6) = addresses::ROUTER;
+    let session = |name: &str, own: IpAddr, peer: IpAddr| {
+        let family = if own.is_ipv4() { "ipv4" } else { "ipv6" };
+        format!(
+            "protocol bgp {name} {{ local {own} as {NODES_AS}; neighbor {peer} as {ROUTER_AS}; direct; hold time 9;
+               connect retry time 1; connect delay time 1; error wait time 1, 2;
+               {family} {{ import none; export where source = RTS_DEVICE; next hop self; }}; }}\n"
+        )
+    };
+    let config = format!(
+        "log stderr all;\nrouter id {v4};\nprotocol device {{ scan time 1; }}
+         protocol direct {{ ipv4; ipv6; interface \"kube-lb0\"; }}\n{}{}",
+        session("four", v4.into(), router4.into()),
+        session("six", v6.into(), router6.into())
+    );
+    Router::start_with(Make::Bird, &node.namespace, &config)
+}
+
+/// A group of the first API version, whose form says everything.
+pub fn group(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "purelb.io/v1",
+        "kind": "ServiceGroup",
+        "metadata": {"name": name, "namespace": HOME},
+        "spec": spec,
+    })
+}
+
+/// A Service that asks a group for addresses of these families, in front of the workload of this name.
+pub fn service(room: &str, name: &str, app: &str, group: &str, families: &[&str]) -> Value {
+    let policy = if families.len() == 2 { "RequireDualStack" } else { "SingleStack" };
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": room, "annotations": {"purelb.io/service-group": group}},
+        "spec": {
+            "type": "LoadBalancer",
+            "ipFamilyPolicy": policy,
+            "ipFamilies": families,
+            "selector": {"app": app},
+            "ports": [{"port": 80, "targetPort": "http"}],
+        },
+    })
+}
+
+/// What `ip` shows on an interface of a node, as `address/length`, without link-local addresses; nothing where it is not.
+pub fn shown(node: &Node, interface: &str) -> Result<Vec<String>> {
+    let links = node.namespace.ip(&["-j", "addr"])?;
+    let link = links.as_array().into_iter().flatten().find(|link| link["ifname"] == interface);
+    let entries = link.and_then(|link| link["addr_info"].as_array().cloned()).unwrap_or_default();
+    let ours = entries.iter().filter(|entry| entry["scope"] != "link");
+    let mut ours: Vec<String> =
+        ours.map(|entry| format!("{}/{}", entry["local"].as_str().unwrap_or_default(), entry["prefixlen"])).collect();
+    ours.sort();
+    Ok(ours)
+}
+
+/// Waits until exactly these nodes show an address on `kube-lb0`, and the router has exactly them as next hops.
+pub async fn held_by(cluster: &Cluster, cidr: &str, names: &[&str]) -> Result<()> {
+    let router = cluster.router.as_ref().context("the cluster has a router")?;
+    let holds = async |cluster: &Cluster| {
+        let mut hops = Vec::new();
+        for node in &cluster.nodes {
+            let (wanted, is) =
+                (names.contains(&node.name.as_str()), shown(node, "kube-lb0")?.iter().any(|one| one == cidr));
+            ensure!(wanted == is, "{} on {}: {is}", cidr, node.name);
+            let (v4, v6) = addresses::node(node.number);
+            hops.extend(wanted.then(|| if cidr.contains(':') { IpAddr::from(v6) } else { IpAddr::from(v4) }));
+        }
+        let learned = router.next_hops(cidr)?;
+        ensure!(learned == hops, "the router has the next hops {learned:?} for {cidr}");
+        Ok(true)
+    };
+    cluster.until(&format!("{names:?} hold {cidr}"), SOON, holds).await
+}
+
+/// Waits until kube-proxy serves an address on these nodes.
+///
+/// A node attracts traffic as soon as it has an address. kube-proxy waits up to a second between two changes of its
+/// rules, and is what a first client may have to wait for.
+pub async fn proxied(cluster: &Cluster, address: &str) -> Result<()> {
+    for node in &cluster.nodes {
+        let answers = async |_: &Cluster| fetch(&node.namespace, &url(address, 80, "/")).map(|_| true);
+        cluster.until(&format!("kube-proxy serves {address} on {}", node.name), SOON, answers).await?;
+    }
+    Ok(())
+}
+
+/// Waits until PureLB says of a Service that it has addresses, and returns them.
+pub async fn assigned(cluster: &Cluster, room: &str, name: &str) -> Result<Vec<String>> {
+    let (service, condition) = (format!("service/{name}"), "--for=condition=purelb.io/AddressAssigned");
+    cluster.kubectl(&["wait", "-n", room, &service, condition, &format!("--timeout={}s", SOON.as_secs())]).await?;
+    let object = cluster.object(&["service", "-n", room, name]).await?;
+    let ingress = object["status"]["loadBalancer"]["ingress"].as_array().cloned().unwrap_or_default();
+    Ok(ingress.iter().filter_map(|one| one["ip"].as_str().map(str::to_owned)).collect())
+}
+
+/// Makes many connections from behind the router, all of which must be answered, and every node's Pod gets its share.
+pub fn spread(cluster: &Cluster, address: &str) -> Result<()> {
+    let at = SocketAddr::new(address.parse()?, 80);
+    let mut nodes: BTreeMap<String, usize> = BTreeMap::new();
+    for answer in talk(cluster.far_client(), at, CONNECTIONS)? {
+        let node = answer.split(' ').nth(1).with_context(|| format!("no node in {answer}"))?.to_owned();
+        *nodes.entry(node).or_default() += 1;
+    }
+    ensure!(nodes.len() == NODES.len() && nodes.values().all(|got| *got >= SHARE), "{address}: {nodes:?}");
+    Ok(())
+}

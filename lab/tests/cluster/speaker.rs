@@ -1,0 +1,100 @@
+//! The other makes: FRR on the router, kube-proxy with iptables, and PureLB's own speaker in place of routing software.
+//! And its end: what is left on nodes and router after it was uninstalled.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::Result;
+use purelb_lab::Cluster;
+use purelb_lab::cluster::{NODES_AS, Node, Proxy, ROUTER_AS, addresses};
+use purelb_lab::router::Make;
+use serde_json::{Value, json};
+
+use crate::purelb::{HOME, NODES, assigned, group, held_by, install, proxied, service, spread};
+use crate::site::{SECOND, SOON, deployment, fresh, rolled_out, room};
+
+/// A session with the router for each family.
+fn configuration() -> Value {
+    let (v4, v6) = addresses::ROUTER;
+    let session = |address: &str, family: &str| {
+        json!({
+            "config": {"neighborAddress": address, "peerAsn": ROUTER_AS},
+            "afiSafis": [{"family": family, "enabled": true}],
+        })
+    };
+    json!({
+        "apiVersion": "bgp.purelb.io/v1",
+        "kind": "BGPConfiguration",
+        "metadata": {"name": "default", "namespace": HOME},
+        "spec": {
+            "global": {"asn": NODES_AS},
+            "neighbors": [session(&v4.to_string(), "ipv4-unicast"), session(&v6.to_string(), "ipv6-unicast")],
+            "netlinkImport": {"enabled": true, "interfaceList": ["kube-lb0"]},
+        },
+    })
+}
+
+/// What a node has besides its Pods: interfaces, addresses, routes.
+fn footprint(node: &Node) -> Result<BTreeSet<String>> {
+    let mut all = BTreeSet::new();
+    for question in [&["-o", "addr"][..], &["route"], &["-6", "route"]] {
+        let output = node.namespace.command("ip").args(question).output()?;
+        let text = String::from_utf8(output.stdout)?;
+        // Lifetimes count down, and Pods come and go.
+        let lines = text.lines().filter(|line| !line.contains("dev pod") && !line.contains(": pod"));
+        all.extend(lines.map(|line| line.split("valid_lft").next().unwrap_or_default().trim().to_owned()));
+    }
+    Ok(all)
+}
+
+/// As the documentation says.
+async fn uninstall(cluster: &Cluster) -> Result<()> {
+    let deploy = |part: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(part).display().to_string();
+    let timeout = format!("--timeout={}s", SOON.as_secs());
+    let agents = ["delete", "daemonset", "lbnodeagent", "-n", HOME, "--cascade=foreground", &timeout];
+    cluster.kubectl(&agents).await?;
+    for part in ["install.yaml", "install-crds.yaml"] {
+        cluster.kubectl(&["delete", "--ignore-not-found", "-f", &deploy(part), &timeout]).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_built_in_speaker_brings_traffic_from_frr_to_every_node_until_it_is_uninstalled() -> Result<()> {
+    let story = "speaker::the_built_in_speaker_brings_traffic_from_frr_to_every_node_until_it_is_uninstalled";
+    let _alone = SECOND.lock().await;
+    let cluster = fresh(Some(Make::Frr), Proxy::Iptables).await?;
+    let pools = json!({"remote": {
+        "v4pools": [{"aggregation": "/32", "pool": "198.51.100.1-198.51.100.9", "subnet": "198.51.100.0/24"}],
+        "v6pools": [{"aggregation": "/128", "pool": "2001:db8:1::1-2001:db8:1::9", "subnet": "2001:db8:1::/64"}],
+    }});
+    cluster
+        .prove(story, async |cluster| {
+            let before = cluster.nodes.iter().map(footprint).collect::<Result<Vec<_>>>()?;
+            install(cluster, "default").await?;
+            let home = "routed";
+            room(cluster, home).await?;
+            cluster.apply(&deployment(home, "echo", 3)).await?;
+            rolled_out(cluster, home, "deployment/echo").await?;
+            cluster.apply(&configuration()).await?;
+            let mut routed = group("routed", &pools);
+            routed["apiVersion"] = json!("purelb.io/v2");
+            cluster.apply(&routed).await?;
+            cluster.apply(&service(home, "echo", "echo", "routed", &["IPv4", "IPv6"])).await?;
+            assert_eq!(assigned(cluster, home, "echo").await?, ["198.51.100.1", "2001:db8:1::1"]);
+            held_by(cluster, "198.51.100.1/32", &NODES).await?;
+            held_by(cluster, "2001:db8:1::1/128", &NODES).await?;
+            for address in ["198.51.100.1", "2001:db8:1::1"] {
+                proxied(cluster, address).await?;
+                spread(cluster, address)?;
+            }
+
+            uninstall(cluster).await?;
+            held_by(cluster, "198.51.100.1/32", &[]).await?;
+            held_by(cluster, "2001:db8:1::1/128", &[]).await?;
+            let after = cluster.nodes.iter().map(footprint).collect::<Result<Vec<_>>>()?;
+            assert_eq!(before, after, "the nodes are as they were");
+            Ok(())
+        })
+        .await
+}
