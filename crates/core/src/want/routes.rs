@@ -38,8 +38,8 @@ pub(super) struct Routing {
     fleeting: BTreeSet<IpAddr>,
     /// Routes that routers are to forget.
     going: BTreeMap<IpNet, Going>,
-    /// Addresses that wait for that.
-    waiting: BTreeSet<IpAddr>,
+    /// Addresses that wait for that, and until when.
+    waiting: BTreeMap<IpAddr, Moment>,
     /// How often anything of this has changed.
     version: u64,
     /// Addresses to look at again.
@@ -162,12 +162,14 @@ impl State {
         }
         if news {
             let waiting = std::mem::take(&mut self.routing.waiting);
-            waiting.into_iter().for_each(|addr| self.mark_unplanned(addr));
+            waiting.into_keys().for_each(|addr| self.mark_unplanned(addr));
         }
     }
 
     /// Finds out anew which routes the addresses that may have changed make.
     pub(super) fn look_at_routes(&mut self, now: Moment) {
+        // Also of addresses that nobody plans for, because not enough is known.
+        self.routing.waiting.retain(|_, until| now < *until);
         let mut unlooked = std::mem::take(&mut self.routing.unlooked);
         if std::mem::take(&mut self.routing.all) {
             unlooked.extend(self.routing.made.keys());
@@ -224,7 +226,7 @@ impl State {
         let shown = self.sight.shown(addr).iter();
         let until = shown.filter_map(|(_, held)| self.routing.waits(addr, held.prefix, now)).max();
         if let Some(until) = until {
-            self.routing.waiting.insert(addr);
+            self.routing.waiting.insert(addr, until);
             self.work.alarms.insert((until, addr));
         }
     }
