@@ -38,6 +38,23 @@ pub enum Fault {
         /// The port dialled.
         port: u16,
     },
+    /// A router that should connect to us has not.
+    #[error(
+        "waiting for {peer} to connect, and it has not: the router may be down, filtered, wait for us as well, not know us \
+         as a neighbour, or have another password"
+    )]
+    NotCalled {
+        /// The peer.
+        peer: IpAddr,
+    },
+    /// A router that should connect to us cannot.
+    #[error(
+        "waiting for {peer} to connect, but we do not listen: let us dial it (passiveMode: false), or set listenPort"
+    )]
+    NotListening {
+        /// The peer.
+        peer: IpAddr,
+    },
     /// The kernel could not even try.
     #[error("cannot reach {peer}: {cause}")]
     Unreachable {

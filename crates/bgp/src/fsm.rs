@@ -22,7 +22,7 @@ use crate::fault::Fault;
 use crate::message::{Heard, Message};
 use crate::notification::Notification;
 use crate::path::Ends;
-use crate::report::{Counts, PeerReport, State};
+use crate::report::{Counts, Direction, PeerReport, State};
 use crate::rib::{Rib, Routes, Want};
 use crate::wish::{Farewell, Global, Peer};
 use link::{Link, Stage};
@@ -58,6 +58,8 @@ pub enum Input {
     DialFailed(Fault),
     /// The peer has dialled.
     Accepted(Conn, Ends),
+    /// The addresses beside our end of a connection have changed.
+    Readdressed(Conn, Ends),
     /// A connection is gone; with the kernel's words when it broke.
     Closed(Conn, Option<String>),
     /// A message came.
@@ -92,7 +94,7 @@ enum Phase {
     Stopped,
     /// Pausing after a session failed; until the first moment nobody is let in, and at the second we dial.
     Pausing(Duration, Option<Duration>),
-    /// Waiting to be dialled, or for the time to dial.
+    /// Waiting to be dialled, or for the time to dial; of a passive peer, for the time to say that it has not dialled.
     Waiting(Option<Duration>),
     /// Dialling.
     Dialling,
@@ -170,6 +172,7 @@ impl Fsm {
             Input::Connected(conn, ends) => self.connected(conn, ends),
             Input::DialFailed(fault) => self.dial_failed(fault),
             Input::Accepted(conn, ends) => self.accepted(conn, ends),
+            Input::Readdressed(conn, ends) => self.readdressed(conn, &ends),
             Input::Closed(conn, words) => self.closed(conn, words),
             Input::Heard(conn, heard) => self.heard(conn, heard),
             Input::Nonsense(conn, answer) => self.refuse(conn, Fault::Nonsense(answer.clone()), Some(answer)),
@@ -241,8 +244,12 @@ impl Fsm {
     fn configure(&mut self, global: Arc<Global>, peer: Arc<Peer>) {
         let same_us = |a: &Global, b: &Global| (a.asn, a.router_id, &a.name) == (b.asn, b.router_id, &b.name);
         let keep = same_us(&self.global, &global) && self.peer.same_session(&peer);
+        let other_doors = self.global.listen != global.listen;
         (self.global, self.peer) = (global, peer);
         if keep {
+            if other_doors && self.peer.passive && self.links.is_empty() && matches!(self.phase, Phase::Waiting(_)) {
+                self.begin();
+            }
             self.choose();
             self.tell();
         } else {
@@ -256,10 +263,21 @@ impl Fsm {
     /// Dials, or waits to be dialled.
     fn begin(&mut self) {
         if self.peer.passive {
-            self.phase = Phase::Waiting(None);
+            self.wait();
         } else {
             self.phase = Phase::Dialling;
             self.out.push(Output::Dial);
+        }
+    }
+
+    /// Waits to be dialled, and for the time to say so.
+    fn wait(&mut self) {
+        let peer = self.peer.address;
+        if self.global.listen.is_none() {
+            (self.fault, self.phase) = (Some(Fault::NotListening { peer }), Phase::Waiting(None));
+        } else {
+            self.fault.take_if(|fault| matches!(fault, Fault::NotCalled { .. } | Fault::NotListening { .. }));
+            self.phase = Phase::Waiting(Some(self.now + self.peer.connect_retry));
         }
     }
 
@@ -272,6 +290,7 @@ impl Fsm {
         match (&link.stage, heard) {
             (_, Heard::Notification(farewell)) => {
                 self.counts.notifications_heard += 1;
+                self.counts.last_notification = Some((Direction::Heard, farewell.code, farewell.subcode));
                 self.out.push(Output::Close(conn));
                 self.lose(conn, Fault::Told(farewell));
             }

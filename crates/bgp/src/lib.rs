@@ -38,7 +38,7 @@ pub mod wire;
 pub mod wish;
 
 pub use fault::Fault;
-pub use report::{Listening, PeerReport, Report, State};
+pub use report::{Direction, Listening, PeerReport, Report, State};
 pub use secret::Secret;
 pub use speaker::{Handle, Speaker};
 pub use wish::{Advertise, Families, Family, Farewell, Global, Listen, Peer, Route, Ttl, Wish};

@@ -22,6 +22,23 @@ pub struct Ends {
     pub beside: Vec<IpAddr>,
 }
 
+impl Ends {
+    /// Without the addresses that are gone from the interface.
+    #[must_use]
+    pub fn without_gone(&self, seen: &Self) -> Self {
+        let still = |address: &&IpAddr| seen.beside.contains(address);
+        Self { local: self.local, beside: self.beside.iter().filter(still).copied().collect() }
+    }
+
+    /// What is seen now. What was there before stays in front, so that a next hop changes only when it must.
+    #[must_use]
+    pub fn refreshed(&self, seen: &Self) -> Self {
+        let mut ends = self.without_gone(seen);
+        ends.beside.extend(seen.beside.iter().filter(|address| !self.beside.contains(address)));
+        ends
+    }
+}
+
 /// Where a router sends the packets of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextHop {

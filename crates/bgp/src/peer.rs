@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::fault::Fault;
 use crate::fsm::{Conn, Fsm, Input, Output};
 use crate::message::Message;
+use crate::path::Ends;
 use crate::report::{PeerReport, Report, State};
 use crate::rib::Routes;
 use crate::wish::{Farewell, Global, Peer};
@@ -30,6 +31,12 @@ const DIAL: Duration = Duration::from_secs(10);
 
 /// Events of connections that can wait: few, so that a peer that floods us waits in its own TCP window.
 const EVENTS: usize = 16;
+
+/// Connections whose last words may be leaving at a time; more are cut off, and a peer that dials without end costs no more.
+const CLOSING: usize = 8;
+
+/// How often to look which addresses there are beside our end of a connection, when no new wish asks for it.
+const LOOK: Duration = Duration::from_secs(30);
 
 /// The part of a wish that concerns one peer.
 #[derive(Clone, Debug)]
@@ -74,7 +81,7 @@ pub(crate) async fn run(
                 let order = orders.borrow_and_update().clone();
                 let gone = changed.is_err().then_some(Farewell::Silent);
                 if let Some(farewell) = order.farewell.clone().or(gone) {
-                    return desk.leave(farewell).await;
+                    return desk.leave(farewell, inbox).await;
                 }
                 desk.obey(order);
             }
@@ -105,6 +112,8 @@ struct Desk {
     /// Connections whose last words are leaving.
     closing: JoinSet<()>,
     dialling: Option<Dialling>,
+    /// When to look for addresses again.
+    look: Instant,
     /// Connections that a message could not be sent on. There is no known way to get here.
     unsent: Vec<(Conn, String)>,
     events: mpsc::Sender<Event>,
@@ -126,6 +135,7 @@ impl Desk {
             connections: BTreeMap::new(),
             closing: JoinSet::new(),
             dialling: None,
+            look: Instant::now() + LOOK,
             unsent: Vec::new(),
             events,
             reports,
@@ -141,12 +151,17 @@ impl Desk {
             Some(call) = calls.recv() => self.answer(call),
             outcome = dialled(&mut self.dialling) => self.dialled(outcome),
             () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => self.feed(Input::Tick),
+            () = sleep_until(self.look), if !self.connections.is_empty() => self.look_around(),
             Some(_) = self.closing.join_next() => {}
         }
     }
 
     fn obey(&mut self, order: Order) {
         self.wish = order.number;
+        let seen = self.seen();
+        // First what is gone, and last what is new: an address that has just been added or removed as a service address
+        // is known as one, in the old wish or in the new one, for as long as it could be chosen.
+        self.readdress(&seen, Ends::without_gone);
         if order.global != self.global || order.peer != self.peer {
             (self.global, self.peer) = (order.global.clone(), order.peer.clone());
             self.feed(Input::Configure(order.global, order.peer));
@@ -155,7 +170,33 @@ impl Desk {
             (self.routes, self.complete) = (order.routes.clone(), order.complete);
             self.feed(Input::Wanted(order.routes, order.complete));
         }
+        self.readdress(&seen, Ends::refreshed);
         self.post();
+    }
+
+    fn look_around(&mut self) {
+        let seen = self.seen();
+        self.readdress(&seen, Ends::refreshed);
+    }
+
+    /// Our ends of all connections as the kernel has them now. One whose own address is gone will break by itself.
+    fn seen(&mut self) -> Vec<(Conn, Ends)> {
+        self.look = Instant::now() + LOOK;
+        let addresses = if self.connections.is_empty() { None } else { socket::Addresses::now() };
+        let Some(addresses) = addresses else { return Vec::new() };
+        let ends = |(conn, one): (&Conn, &Connection)| Some((*conn, addresses.ends(one.ends.local)?));
+        self.connections.iter().filter_map(ends).collect()
+    }
+
+    fn readdress(&mut self, seen: &[(Conn, Ends)], change: impl Fn(&Ends, &Ends) -> Ends) {
+        for (conn, seen) in seen {
+            let Some(connection) = self.connections.get_mut(conn) else { continue };
+            let ends = change(&connection.ends, seen);
+            if ends != connection.ends {
+                connection.ends = ends.clone();
+                self.feed(Input::Readdressed(*conn, ends));
+            }
+        }
     }
 
     fn hear(&mut self, event: Event) {
@@ -198,12 +239,13 @@ impl Desk {
     }
 
     /// Gives a new connection a name, and shows it to the state machine.
-    fn connect(&mut self, stream: TcpStream, input: impl FnOnce(Conn, crate::path::Ends) -> Input) {
+    fn connect(&mut self, stream: TcpStream, input: impl FnOnce(Conn, Ends) -> Input) {
         let Ok(local) = stream.local_addr() else { return };
         self.next += 1;
         let conn = Conn(self.next);
-        self.connections.insert(conn, Connection::open(conn, stream, &self.events));
-        self.feed(input(conn, socket::ends(local.ip())));
+        let ends = socket::ends(local.ip());
+        self.connections.insert(conn, Connection::open(conn, stream, ends.clone(), &self.events));
+        self.feed(input(conn, ends));
     }
 
     fn feed(&mut self, input: Input) {
@@ -225,7 +267,9 @@ impl Desk {
             Output::HangUp => self.dialling = None,
             Output::Send(conn, message) => self.send(conn, &message),
             Output::Close(conn) => {
-                if let Some(connection) = self.connections.remove(&conn) {
+                let connection = self.connections.remove(&conn);
+                while self.closing.try_join_next().is_some() {}
+                if let Some(connection) = connection.filter(|_| self.closing.len() < CLOSING) {
                     self.closing.spawn(connection.close());
                 }
             }
@@ -256,13 +300,16 @@ impl Desk {
         });
     }
 
-    async fn leave(mut self, farewell: Farewell) {
+    async fn leave(mut self, farewell: Farewell, inbox: mpsc::Receiver<Event>) {
+        // Those that were closed before do not take the place of the last ones.
+        let mut before = std::mem::take(&mut self.closing);
         let outputs = self.fsm.step(Input::Stop(farewell), self.begun.elapsed(), dice());
         outputs.into_iter().for_each(|output| self.act(output));
         self.dialling = None;
         // What connections still say is nobody's business now, but must not hold them up.
-        drop(self.events);
+        drop(inbox);
         while self.closing.join_next().await.is_some() {}
+        while before.join_next().await.is_some() {}
     }
 }
 
@@ -309,3 +356,6 @@ fn dice() -> u32 {
     let number = RandomState::new().build_hasher().finish();
     u32::try_from(number & u64::from(u32::MAX)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

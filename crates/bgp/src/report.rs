@@ -111,4 +111,15 @@ pub struct Counts {
     pub notifications_sent: u64,
     /// Notifications heard.
     pub notifications_heard: u64,
+    /// The last notification with its code and subcode. Kept when the next session comes up.
+    pub last_notification: Option<(Direction, u8, u8)>,
+}
+
+/// Who told whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// We told the peer.
+    Sent,
+    /// The peer told us.
+    Heard,
 }

@@ -5,7 +5,7 @@
 
 mod addresses;
 
-pub(crate) use addresses::ends;
+pub(crate) use addresses::{Addresses, ends};
 
 use std::ffi::CString;
 use std::io;

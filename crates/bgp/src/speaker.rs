@@ -154,8 +154,7 @@ impl Room {
                     (self.number, self.wish) = (ask.number, ask.wish);
                     self.arrange();
                 }
-                // A stranger's connection is closed without a word.
-                Some((stream, from)) = self.callers.recv() => self.call(from.ip(), Call::Accepted(stream)),
+                Some((stream, from)) = self.callers.recv() => self.admit(stream, from.ip()),
                 Some(peer) = lost.recv() => self.call(peer, Call::PathDown),
                 Some(ended) = self.tasks.join_next_with_id() => self.ended(ended),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => self.arrange(),
@@ -224,6 +223,13 @@ impl Room {
         let (calls, called) = mpsc::channel(CALLS);
         let task = self.tasks.spawn(peer::run(received, called, self.reports.clone())).id();
         self.desks.insert(address, Desk { orders, calls, task });
+    }
+
+    /// A stranger's connection is closed without a word, and so is one of a peer whose password could not be set.
+    fn admit(&self, stream: TcpStream, from: IpAddr) {
+        if self.doors.lets_in(from) {
+            self.call(from, Call::Accepted(stream));
+        }
     }
 
     fn call(&self, peer: IpAddr, call: Call) {

@@ -8,6 +8,7 @@ use super::{Conn, FIRST_PAUSE, Fsm, Output, Phase, STABLE};
 use crate::fault::Fault;
 use crate::message::Message;
 use crate::notification::Notification;
+use crate::report::Direction;
 use crate::rib::Rib;
 
 impl Fsm {
@@ -46,10 +47,11 @@ impl Fsm {
         }
     }
 
-    fn say_and_close(&mut self, conn: Conn, farewell: Option<&Notification>) {
+    pub(super) fn say_and_close(&mut self, conn: Conn, farewell: Option<&Notification>) {
         if let Some(farewell) = farewell {
             self.counts.notifications_sent += 1;
-            self.send(conn, Message::Notification(farewell.clone()));
+            self.counts.last_notification = Some((Direction::Sent, farewell.code, farewell.subcode));
+            self.out.push(Output::Send(conn, Message::Notification(farewell.clone())));
         }
         self.out.push(Output::Close(conn));
     }

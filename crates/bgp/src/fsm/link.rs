@@ -63,6 +63,14 @@ impl Link {
         }
     }
 
+    /// Takes note of the addresses that there are now.
+    pub(super) fn readdress(&mut self, ends: &Ends) {
+        self.ends = ends.clone();
+        if let Stage::OpenConfirm(session) | Stage::Established(session, _) = &mut self.stage {
+            session.ends = ends.clone();
+        }
+    }
+
     /// How long silence is tolerated now.
     pub(super) fn hold(&self) -> Option<Duration> {
         self.session().map_or(Some(PATIENCE), |session| session.hold)

@@ -46,10 +46,7 @@ impl Fsm {
                 Stage::Established(session, since) if session.restart_time > 0 && self.now >= *since + YOUNG => {
                     self.forget(old.conn, None);
                 }
-                _ => {
-                    self.out.push(Output::Send(conn, Message::Notification(Notification::new(6, 7))));
-                    return self.out.push(Output::Close(conn));
-                }
+                _ => return self.say_and_close(conn, Some(&Notification::new(6, 7))),
             }
         }
         self.greet(conn, Side::Theirs, ends);

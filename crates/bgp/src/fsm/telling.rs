@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Conn, Fsm};
 use crate::fault::Fault;
 use crate::message::{Message, Tally};
-use crate::path::Path;
+use crate::path::{Ends, Path};
 use crate::rib::{Routes, Want};
 use crate::wire;
 use crate::wish::Family;
@@ -20,6 +20,15 @@ const LEAST_ROOM: usize = 256;
 impl Fsm {
     pub(super) fn wanted(&mut self, routes: Arc<Routes>, complete: bool) {
         (self.routes, self.complete) = (routes, complete);
+        self.choose();
+        self.tell();
+    }
+
+    /// Addresses have come or gone, and perhaps a next hop with them.
+    pub(super) fn readdressed(&mut self, conn: Conn, ends: &Ends) {
+        let link = self.links.iter_mut().find(|link| link.conn == conn && link.ends != *ends);
+        let Some(link) = link else { return };
+        link.readdress(ends);
         self.choose();
         self.tell();
     }

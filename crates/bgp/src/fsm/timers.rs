@@ -21,8 +21,14 @@ impl Fsm {
             && self.links.is_empty()
             && redial <= self.now
         {
-            self.begin();
+            if self.peer.passive { self.uncalled() } else { self.begin() }
         }
+    }
+
+    /// Nobody has dialled for long. A reason that is known already says more.
+    fn uncalled(&mut self) {
+        self.fault.get_or_insert(Fault::NotCalled { peer: self.peer.address });
+        self.phase = Phase::Waiting(None);
     }
 
     fn tick_link(&mut self, conn: Conn) {

@@ -92,3 +92,17 @@ fn a_node_that_drains_asks_routers_to_prefer_others() {
     assert!(path.communities.contains(&0xffff_0000));
     assert_eq!(path.local_pref, Some(0));
 }
+
+#[test]
+fn a_next_hop_changes_only_when_its_address_is_gone() {
+    let ends = |beside: &[&str]| Ends {
+        local: [10, 0, 0, 5].into(),
+        beside: beside.iter().map(|address| address.parse().unwrap()).collect(),
+    };
+    let before = ends(&["2001:db8::5", "2001:db8::6"]);
+    let seen = ends(&["2001:db8::7", "2001:db8::6", "2001:db8::5"]);
+    assert_eq!(before.refreshed(&seen), ends(&["2001:db8::5", "2001:db8::6", "2001:db8::7"]));
+    let seen = ends(&["2001:db8::7", "2001:db8::6"]);
+    assert_eq!(before.without_gone(&seen), ends(&["2001:db8::6"]));
+    assert_eq!(before.refreshed(&seen), ends(&["2001:db8::6", "2001:db8::7"]));
+}

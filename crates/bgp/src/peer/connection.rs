@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use crate::fsm::Conn;
 use crate::message::Heard;
 use crate::notification::Notification;
+use crate::path::Ends;
 use crate::wire::{self, HEADER, LONGEST};
 
 /// Messages to write that can wait. The state machine hands over fewer than this before it waits for them to leave.
@@ -37,16 +38,18 @@ pub(super) struct Connection {
     /// Messages that have not left, as far as was heard.
     waiting: usize,
     tasks: JoinSet<()>,
+    /// Our end, as the state machine knows it.
+    pub(super) ends: Ends,
 }
 
 impl Connection {
-    pub(super) fn open(conn: Conn, stream: TcpStream, events: &mpsc::Sender<Event>) -> Self {
+    pub(super) fn open(conn: Conn, stream: TcpStream, ends: Ends, events: &mpsc::Sender<Event>) -> Self {
         let (input, output) = stream.into_split();
         let (outbox, queue) = mpsc::channel(OUTBOX);
         let mut tasks = JoinSet::new();
         tasks.spawn(read(conn, input, events.clone()));
         tasks.spawn(write(conn, output, queue, events.clone()));
-        Self { outbox, waiting: 0, tasks }
+        Self { outbox, waiting: 0, tasks, ends }
     }
 
     /// Hands a message to the writer. One on a connection that has just broken goes nowhere: its end is told otherwise.
@@ -90,10 +93,8 @@ async fn read(conn: Conn, mut input: OwnedReadHalf, events: mpsc::Sender<Event>)
         };
         let more = matches!(event, Event::Heard(..));
         // The peer's queue is short, so a peer that floods us fills TCP's window and then waits.
-        if events.send(event).await.is_err() {
-            return;
-        }
-        if !more {
+        let unheard = events.send(event).await.is_err();
+        if unheard || !more {
             return discard(&mut input, &mut body).await;
         }
     }
@@ -130,9 +131,44 @@ async fn write(
             return;
         }
         count += 1;
-        if queue.is_empty() && events.send(Event::Sent(conn, std::mem::take(&mut count))).await.is_err() {
-            return;
+        if queue.is_empty() {
+            // When nobody listens any more, last words may have come meanwhile.
+            let _ = events.send(Event::Sent(conn, std::mem::take(&mut count))).await;
         }
     }
     let _ = output.shutdown().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn last_words_leave_although_nobody_hears_the_connection_any_more() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut router = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let (events, inbox) = mpsc::channel(1);
+        let ends = Ends { local: [127, 0, 0, 1].into(), beside: Vec::new() };
+        let mut connection = Connection::open(Conn(1), stream, ends, &events);
+        let keepalive = wire::encode(&crate::message::Message::Keepalive).unwrap();
+        router.write_all(&keepalive.repeat(3)).await.unwrap();
+        while events.capacity() > 0 {
+            yield_now().await;
+        }
+        connection.send(b"first".to_vec()).unwrap();
+        let mut heard = [0; 5];
+        router.read_exact(&mut heard).await.unwrap();
+        connection.send(b"last".to_vec()).unwrap();
+        drop(inbox);
+        let closing = tokio::spawn(connection.close());
+        let mut rest = Vec::new();
+        router.read_to_end(&mut rest).await.unwrap();
+        assert_eq!(rest, b"last");
+        drop(router);
+        closing.await.unwrap();
+    }
 }

@@ -6,14 +6,27 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::path::Ends;
 
+/// Every address of this machine at one moment, with the name of its interface.
+pub(crate) struct Addresses(Vec<(Vec<u8>, IpAddr)>);
+
+impl Addresses {
+    /// What the kernel lists now; `None` when it does not answer.
+    pub(crate) fn now() -> Option<Self> {
+        interface_addresses().ok().map(Self)
+    }
+
+    /// Our end of a connection from this address; `None` when no interface has the address.
+    pub(crate) fn ends(&self, local: IpAddr) -> Option<Ends> {
+        let (interface, _) = self.0.iter().find(|(_, address)| *address == local)?;
+        let beside = self.0.iter().filter(|(name, address)| name == interface && *address != local);
+        Some(Ends { local, beside: beside.map(|(_, address)| *address).collect() })
+    }
+}
+
 /// Our end of a connection from this address. Without an answer from the kernel, the address alone.
 pub(crate) fn ends(local: IpAddr) -> Ends {
-    let all = interface_addresses().unwrap_or_default();
-    let interface = all.iter().find(|(_, address)| *address == local).map(|(name, _)| name.clone());
-    let beside = |(name, address): &(Vec<u8>, IpAddr)| {
-        (Some(name) == interface.as_ref() && *address != local).then_some(*address)
-    };
-    Ends { local, beside: all.iter().filter_map(beside).collect() }
+    let known = Addresses::now().and_then(|addresses| addresses.ends(local));
+    known.unwrap_or(Ends { local, beside: Vec::new() })
 }
 
 /// Every address of this machine with the name of its interface, as the kernel lists them.

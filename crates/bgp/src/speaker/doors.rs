@@ -1,6 +1,8 @@
 //! Where routers can connect to us, and with which passwords.
 
-use std::collections::BTreeMap;
+mod locks;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,35 +16,41 @@ use tokio::time::{Instant, sleep};
 
 use super::TRY_DOORS;
 use crate::report::{Listening, Report};
+use crate::socket;
 use crate::wish::{Listen, Peer};
-use crate::{Secret, socket};
+use locks::{Locks, Passwords};
 
 /// The pause after the kernel could not accept: it may be out of file descriptors, and will not have more at once.
 const AFTER_A_REFUSAL: Duration = Duration::from_millis(100);
-
-type Passwords = BTreeMap<IpAddr, Secret>;
 
 /// All listening sockets.
 pub(super) struct Doors {
     open: BTreeMap<SocketAddr, Door>,
     callers: mpsc::Sender<(TcpStream, SocketAddr)>,
     retry: Option<Instant>,
+    /// Peers whose password is not on every socket: a connection of theirs may be anybody's.
+    pub(super) unlocked: BTreeSet<IpAddr>,
 }
 
 struct Door {
     listener: Arc<TcpListener>,
-    passwords: Passwords,
+    locks: Locks,
     task: AbortHandle,
 }
 
 impl Doors {
     pub(super) fn new(callers: mpsc::Sender<(TcpStream, SocketAddr)>) -> Self {
-        Self { open: BTreeMap::new(), callers, retry: None }
+        Self { open: BTreeMap::new(), callers, retry: None, unlocked: BTreeSet::new() }
     }
 
     /// When to try again what did not work.
     pub(super) fn retry(&self) -> Option<Instant> {
         self.retry
+    }
+
+    /// Whether a connection from this peer can be trusted to be from it, as far as its password goes.
+    pub(super) fn lets_in(&self, peer: IpAddr) -> bool {
+        !self.unlocked.contains(&peer)
     }
 
     /// Opens, closes, and changes the locks.
@@ -62,10 +70,10 @@ impl Doors {
                 trouble = Some(sentence(*address, &error));
             }
         }
+        let failed: Vec<_> = self.open.values_mut().flat_map(|door| door.change_locks(peers)).collect();
+        self.unlocked = failed.iter().map(|(peer, _)| *peer).collect();
+        let trouble = trouble.or_else(|| failed.first().map(|(peer, error)| unlocked(*peer, error)));
         self.retry = trouble.is_some().then(|| Instant::now() + TRY_DOORS);
-        for door in self.open.values_mut() {
-            door.change_locks(peers);
-        }
         let state = match (trouble, addresses.is_empty()) {
             (Some(trouble), _) => Listening::Failed(trouble),
             (None, true) => Listening::Off,
@@ -80,25 +88,23 @@ impl Doors {
         }
         let listener = Arc::new(TcpListener::from_std(socket::listener(address)?.into())?);
         let task = tokio::spawn(welcome(listener.clone(), self.callers.clone())).abort_handle();
-        self.open.insert(address, Door { listener, passwords: Passwords::new(), task });
+        self.open.insert(address, Door { listener, locks: Locks::default(), task });
         Ok(())
     }
 }
 
 impl Door {
-    fn change_locks(&mut self, peers: &BTreeMap<IpAddr, &Peer>) {
-        let Ok(own) = self.listener.local_addr() else { return };
+    /// Sets the passwords that are wanted, and says for whom that failed.
+    fn change_locks(&mut self, peers: &BTreeMap<IpAddr, &Peer>) -> Vec<(IpAddr, io::Error)> {
+        let Ok(own) = self.listener.local_addr() else { return Vec::new() };
         let ours = peers.values().filter(|peer| peer.address.is_ipv4() == own.is_ipv4());
         let wanted: Passwords = ours.filter_map(|peer| Some((peer.address, peer.password.clone()?))).collect();
-        let gone =
-            self.passwords.keys().filter(|address| !wanted.contains_key(address)).map(|address| (*address, None));
-        let news = wanted.iter().filter(|(address, secret)| self.passwords.get(address) != Some(secret));
-        for (peer, secret) in gone.chain(news.map(|(address, secret)| (*address, Some(secret)))) {
-            if let Err(error) = socket::set_password(&SockRef::from(&*self.listener), peer, secret) {
-                tracing::warn!(%peer, %error, "bgp password not set on the listening socket");
-            }
+        let socket = SockRef::from(&*self.listener);
+        let failed = self.locks.change(&wanted, |peer, secret| socket::set_password(&socket, peer, secret));
+        for (peer, error) in &failed {
+            tracing::warn!(%peer, %error, "bgp password not set on the listening socket");
         }
-        self.passwords = wanted;
+        failed
     }
 }
 
@@ -151,4 +157,11 @@ fn sentence(address: SocketAddr, error: &io::Error) -> String {
         ),
         _ => format!("cannot listen on {address}: {error}; only sessions that we dial come up"),
     }
+}
+
+fn unlocked(peer: IpAddr, error: &io::Error) -> String {
+    format!(
+        "the password of {peer} cannot be set on the listening socket: {error}; connections from it are refused until it \
+         can, and only sessions that we dial come up"
+    )
 }

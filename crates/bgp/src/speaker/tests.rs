@@ -264,6 +264,27 @@ async fn a_peer_that_floods_does_not_hold_up_another() {
 }
 
 #[tokio::test]
+async fn a_peer_whose_password_could_not_be_set_is_not_let_in() {
+    let [a, b] = two();
+    let mut room = Room::new(watch::channel(Report::default()).0);
+    let locked = Peer { passive: true, password: Secret::new("correct horse"), ..peer(a, b, 65002) };
+    room.wish = Some(Arc::new(wish(a, 65001, vec![locked], &[])));
+    room.arrange();
+    let door = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dial = async || TcpStream::connect(door.local_addr().unwrap()).await.unwrap();
+    let waiting = |room: &Room| CALLS - room.desks[&b].calls.capacity();
+    let (stream, other) = (dial().await, dial().await);
+    // The peer's task takes none of these: nothing below waits.
+    let before = waiting(&room);
+    room.doors.unlocked.insert(b);
+    room.admit(stream, b);
+    assert_eq!(waiting(&room), before, "anybody could have signed this");
+    room.arrange();
+    room.admit(other, b);
+    assert_eq!(waiting(&room), before + 1, "the password is there now");
+}
+
+#[tokio::test]
 async fn a_peer_whose_task_dies_gets_another_and_the_rest_go_on() {
     let ([a, b], [c, _]) = (two(), two());
     let (posts, reports) = watch::channel(Report::default());

@@ -18,6 +18,7 @@ enum Happening {
     Connected,
     DialFailed,
     Accepted,
+    Readdressed(u8, bool),
     Wanted(Vec<u8>, bool),
     Configure(u8),
     Wait(u16),
@@ -33,6 +34,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         4 => Just(Happening::Connected),
         2 => Just(Happening::DialFailed),
         4 => Just(Happening::Accepted),
+        1 => (any::<u8>(), any::<bool>()).prop_map(|(conn, v6)| Happening::Readdressed(conn, v6)),
         4 => (prop::collection::vec(any::<u8>(), 0..8), any::<bool>()).prop_map(|(nets, all)| Happening::Wanted(nets, all)),
         1 => any::<u8>().prop_map(Happening::Configure),
         4 => any::<u16>().prop_map(Happening::Wait),
@@ -97,6 +99,10 @@ impl World {
                 Input::Connected(self.connection(), ends())
             }
             Happening::Accepted => Input::Accepted(self.connection(), ends()),
+            Happening::Readdressed(conn, v6) => {
+                let beside = if *v6 { ends().beside } else { Vec::new() };
+                Input::Readdressed(pick(self, *conn)?, Ends { beside, ..ends() })
+            }
             Happening::Wanted(nets, all) => Input::Wanted(some_routes(nets), *all),
             Happening::Configure(number) => Input::Configure(Arc::new(global()), Arc::new(some_peer(*number))),
             Happening::Wait(_) => Input::Tick,
@@ -223,6 +229,10 @@ proptest! {
     fn a_peer_in_session_ends_up_knowing_the_wish(history in prop::collection::vec(happening(), 0..80), last: Vec<u8>) {
         let (mut fsm, mut world, now) = live(&history, false)?;
         let wanted = some_routes(&last);
+        for conn in world.open.keys().copied().collect::<Vec<_>>() {
+            let outputs = fsm.step(Input::Readdressed(conn, ends()), now, 0);
+            outputs.iter().try_for_each(|output| world.take(output))?;
+        }
         let mut outputs = fsm.step(Input::Wanted(wanted.clone(), true), now, 0);
         while fsm.state() == State::Established {
             outputs.iter().try_for_each(|output| world.take(output))?;

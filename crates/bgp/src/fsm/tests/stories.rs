@@ -5,6 +5,7 @@ use rstest::rstest;
 use super::*;
 use crate::message::Graceful;
 use crate::path::NextHop;
+use crate::report::Direction;
 use crate::wish::Advertise;
 
 #[test]
@@ -211,6 +212,38 @@ fn a_family_without_a_next_hop_is_not_told_and_reported() {
 }
 
 #[test]
+fn an_address_that_comes_later_becomes_the_next_hop_and_one_that_goes_is_no_more() {
+    let mut bench = Bench::at("connect");
+    bench.step(Input::Wanted(routes(&["192.0.2.1/32", "2001:db8::1/128"]), true));
+    let with = |beside: &[&str]| Ends { local: US.into(), beside: beside.iter().map(|a| a.parse().unwrap()).collect() };
+    bench.step(Input::Connected(Conn(1), with(&[])));
+    bench.step(named("open"));
+    bench.drain(1);
+    assert_eq!(bench.step(named("keepalive")), "1:+192.0.2.1/32 1:end-IPv4 1:end-IPv6");
+    assert_eq!(bench.fsm.report().limits, [Fault::NoNextHop { family: Family::V6 }]);
+    bench.drain(1);
+    let came = Input::Readdressed(Conn(1), with(&["2001:db8::5"]));
+    assert_eq!(bench.step(came.clone()), "1:+2001:db8::1/128");
+    assert_eq!(bench.fsm.report().limits, []);
+    bench.drain(1);
+    assert_eq!(bench.step(came), "", "nothing is new");
+    assert_eq!(bench.step(Input::Readdressed(Conn(1), with(&[]))), "1:-2001:db8::1/128");
+    assert_eq!(bench.fsm.report().limits, [Fault::NoNextHop { family: Family::V6 }]);
+    assert_eq!(bench.state(), State::Established);
+}
+
+#[test]
+fn an_address_that_comes_before_the_peer_agrees_is_used_as_well() {
+    let mut bench = Bench::at("connect");
+    bench.step(Input::Wanted(routes(&["2001:db8::1/128"]), false));
+    bench.step(Input::Connected(Conn(1), Ends { local: US.into(), beside: Vec::new() }));
+    bench.step(named("open"));
+    bench.drain(1);
+    assert_eq!(bench.step(Input::Readdressed(Conn(1), ends())), "");
+    assert_eq!(bench.step(named("keepalive")), "1:+2001:db8::1/128");
+}
+
+#[test]
 fn pauses_double_up_to_the_longest_and_a_good_session_begins_anew() {
     let mut bench = Bench::new(Peer { connect_retry: Duration::from_secs(8), ..peer() });
     bench.step(Input::Start);
@@ -256,6 +289,46 @@ fn a_passive_peer_never_dials_and_lets_its_router_in_soon_after_a_failure() {
         assert_eq!(bench.pass(Duration::from_secs(1)), "");
         assert_eq!(bench.state(), State::Active);
     }
+}
+
+#[test]
+fn a_router_that_never_connects_is_named_after_a_while() {
+    let mut bench = Bench::new(Peer { passive: true, connect_retry: Duration::from_secs(30), ..peer() });
+    bench.step(Input::Start);
+    bench.pass(Duration::from_secs(29));
+    assert_eq!(bench.fsm.report().fault, None, "it may be on its way");
+    assert_eq!(bench.pass(Duration::from_secs(1)), "");
+    let fault = bench.fsm.report().fault.unwrap().to_string();
+    assert!(fault.starts_with("waiting for 10.0.0.9 to connect, and it has not"), "{fault}");
+    assert_eq!((bench.state(), bench.fsm.wake()), (State::Active, None));
+    bench.step(Input::Accepted(Conn(1), ends()));
+    bench.step(named("open"));
+    bench.step(named("keepalive"));
+    assert_eq!((bench.state(), bench.fsm.report().fault), (State::Established, None));
+    bench.step(named("notification"));
+    bench.pass(Duration::from_secs(100));
+    assert_eq!(
+        bench.fsm.report().fault,
+        Some(Fault::Told(Notification::new(6, 4))),
+        "the first reason is the better one"
+    );
+}
+
+#[test]
+fn waiting_for_a_router_without_listening_is_said_at_once() {
+    let passive = Arc::new(Peer { passive: true, ..peer() });
+    let deaf = Arc::new(Global { listen: None, ..global() });
+    let mut bench = Bench::new((*passive).clone());
+    bench.step(Input::Configure(deaf.clone(), passive.clone()));
+    bench.step(Input::Start);
+    let fault = bench.fsm.report().fault.unwrap().to_string();
+    assert!(fault.starts_with("waiting for 10.0.0.9 to connect, but we do not listen"), "{fault}");
+    bench.step(Input::Configure(Arc::new(global()), passive.clone()));
+    assert_eq!(bench.fsm.report().fault, None, "now we do");
+    bench.pass(Duration::from_secs(30));
+    assert_eq!(bench.fsm.report().fault, Some(Fault::NotCalled { peer: peer().address }));
+    bench.step(Input::Configure(deaf, passive));
+    assert_eq!(bench.fsm.report().fault, Some(Fault::NotListening { peer: peer().address }));
 }
 
 #[test]
@@ -339,4 +412,24 @@ fn a_peer_that_is_switched_off_stays_so_until_it_is_switched_on() {
     assert_eq!(bench.step(named("accept")), "2:close");
     assert_eq!(bench.pass(Duration::from_secs(1000)), "");
     assert_eq!(bench.step(named("same")), "dial");
+}
+
+#[test]
+fn the_last_notification_is_kept_with_its_direction_and_across_the_next_session() {
+    let mut bench = Bench::at("established");
+    let last = |bench: &Bench| bench.fsm.report().counts.last_notification;
+    assert_eq!(last(&bench), None);
+    bench.step(named("accept"));
+    assert_eq!(last(&bench), Some((Direction::Sent, 6, 7)));
+    assert_eq!(bench.fsm.report().counts.notifications_sent, 1, "a connection too many is told so, and that counts");
+    bench.step(named("notification"));
+    assert_eq!(last(&bench), Some((Direction::Heard, 6, 4)));
+    bench.pass(Duration::from_secs(1));
+    for input in ["connect", "open", "keepalive"] {
+        bench.step(named(input));
+    }
+    assert_eq!((bench.state(), last(&bench)), (State::Established, Some((Direction::Heard, 6, 4))));
+    bench.drain(1);
+    bench.pass(Duration::from_secs(90));
+    assert_eq!(last(&bench), Some((Direction::Sent, 4, 0)), "hold timer expired");
 }
