@@ -1,6 +1,7 @@
 //! The folder of one run: manifests, kubeconfig, sockets and logs. Whoever starts next removes what a crash left.
 
 use std::fs::{self, DirBuilder, File};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,8 @@ use rustix::process::geteuid;
 
 /// The file whose lock says that somebody still works in a folder.
 const LOCK: &str = "lock";
+/// The file whose lock lets one at a time make folders or remove them.
+const GATE: &str = "gate";
 
 /// A folder that is ours as long as this value lives.
 pub struct Folder {
@@ -24,13 +27,15 @@ impl Folder {
     }
 
     fn claim_in(root: &Path) -> Result<Self> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(root);
-        made?;
-        let about = fs::symlink_metadata(root)?;
-        ensure!(about.is_dir() && about.uid() == geteuid().as_raw(), "it belongs to somebody else");
         // Nobody sweeps while somebody has made a folder and not yet locked it.
-        let gate = File::create(root.join("gate"))?;
-        gate.lock()?;
+        let _gate = loop {
+            DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+            match enter(root) {
+                // The last run has ended and taken the root with it: we are the first of the next.
+                Err(error) if is_gone(&error) => {}
+                entered => break entered?,
+            }
+        };
         sweep(root)?;
         let path = tempfile::Builder::new().prefix("run-").tempdir_in(root)?.keep();
         let lock = File::create(path.join(LOCK))?;
@@ -55,15 +60,39 @@ const TRIES: usize = 5;
 pub fn remove(path: &Path) {
     let _ = (0..TRIES).find(|_| fs::remove_dir_all(path).is_ok());
     let Some(root) = path.parent() else { return };
-    let runs = fs::read_dir(root).into_iter().flatten().flatten().filter(|entry| entry.file_name() != "gate");
-    if runs.count() == 0 {
-        let _ = fs::remove_dir_all(root);
+    // Whoever starts now waits at the gate, or finds it gone and begins anew.
+    let Ok(_gate) = File::open(root.join(GATE)).map_err(Into::into).and_then(|gate| pass(gate, root)) else { return };
+    let mut runs = fs::read_dir(root).into_iter().flatten().flatten().filter(|entry| entry.file_name() != GATE);
+    if runs.next().is_none() {
+        // Only as long as it is empty: without the old gate the next may already be there.
+        let _ = fs::remove_file(root.join(GATE)).and_then(|()| fs::remove_dir(root));
     }
+}
+
+/// Passes the gate of a root that is ours.
+fn enter(root: &Path) -> Result<File> {
+    let about = fs::symlink_metadata(root)?;
+    ensure!(about.is_dir() && about.uid() == geteuid().as_raw(), "it belongs to somebody else");
+    pass(File::create(root.join(GATE))?, root)
+}
+
+/// Waits for the lock of a gate, which must then still be the gate of the root.
+fn pass(gate: File, root: &Path) -> Result<File> {
+    gate.lock()?;
+    let (held, there) = (gate.metadata()?, fs::metadata(root.join(GATE))?);
+    if (held.dev(), held.ino()) != (there.dev(), there.ino()) {
+        return Err(io::Error::from(io::ErrorKind::NotFound).into());
+    }
+    Ok(gate)
+}
+
+fn is_gone(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Removes the folders in which nobody works any more.
 fn sweep(root: &Path) -> Result<()> {
-    for entry in fs::read_dir(root)?.flatten().filter(|entry| entry.file_name() != "gate") {
+    for entry in fs::read_dir(root)?.flatten().filter(|entry| entry.file_name() != GATE) {
         let lock = File::open(entry.path().join(LOCK));
         if lock.map_or(true, |lock| lock.try_lock().is_ok()) {
             let _ = fs::remove_dir_all(entry.path());
@@ -96,6 +125,24 @@ mod tests {
         one.remove();
         assert!(two.path().exists());
         two.remove();
+        assert!(!root.exists());
+    }
+
+    #[test]
+    fn a_start_at_the_moment_of_an_end_gets_its_folder() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().join("purelb-demo-0");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let run = Folder::claim_in(&root).unwrap();
+                        assert!(run.path().join(LOCK).exists());
+                        run.remove();
+                    }
+                });
+            }
+        });
         assert!(!root.exists());
     }
 

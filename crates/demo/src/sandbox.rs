@@ -6,14 +6,14 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io::stdin;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::process::geteuid;
-use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -31,6 +31,8 @@ const PROGRAMS: [(&str, &str); 6] = [
 ];
 /// Set in the demo of an ordinary user.
 pub const USER_NAMESPACE: &str = "PURELB_DEMO_USER_NAMESPACE";
+/// The search path of whoever started `scripts/demo`, which adds its cache for the demo.
+const OWN_PATH: &str = "PURELB_DEMO_OWN_PATH";
 /// How long the demo may take to tidy up.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -44,12 +46,12 @@ pub fn run(once: bool) -> Result<ExitCode> {
     }
     let folder = Folder::claim()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let terminal = tcgetattr(stdin()).ok();
-    let status = runtime.block_on(supervise(folder.path(), &path))?;
-    if let Some(terminal) = &terminal {
-        // Whatever ended the demo, the shell gets the terminal back as it was.
-        let _ = tcsetattr(stdin(), OptionalActions::Now, terminal);
+    let terminal = Terminal::now();
+    let status = runtime.block_on(supervise(folder.path(), &path));
+    if let Some(terminal) = terminal {
+        terminal.restore();
     }
+    let status = status?;
     if status.code().is_none() {
         eprintln!("purelb-demo: the demo was killed; its logs: {}", folder.path().display());
     }
@@ -60,6 +62,27 @@ pub fn run(once: bool) -> Result<ExitCode> {
     }
     // Ctrl-C is the way out of a demo that stays up.
     Ok(if code == STOPPED && !once { ExitCode::SUCCESS } else { ExitCode::from(code) })
+}
+
+/// The terminal that the demo takes its keys from, wherever standard input is, and how it was.
+struct Terminal {
+    device: File,
+    before: Termios,
+}
+
+impl Terminal {
+    fn now() -> Option<Self> {
+        let device = File::open("/dev/tty").ok()?;
+        Some(Self { before: tcgetattr(&device).ok()?, device })
+    }
+
+    /// Whatever ended the demo, the shell gets the terminal back as it was. One that nobody changed is left alone: a demo
+    /// in the background would be stopped for it.
+    fn restore(self) {
+        if tcgetattr(&self.device).is_ok_and(|now| now.local_modes != self.before.local_modes) {
+            let _ = tcsetattr(&self.device, OptionalActions::Now, &self.before);
+        }
+    }
 }
 
 async fn supervise(folder: &Path, path: &OsString) -> Result<ExitStatus> {
@@ -105,4 +128,34 @@ fn search_path() -> OsString {
 
 fn find(program: &str, path: &OsString) -> Option<PathBuf> {
     env::split_paths(path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// The folder of a program that the demo finds, and the person who started it would not.
+pub fn hidden(program: &str) -> Option<PathBuf> {
+    hidden_from(&env::var_os(OWN_PATH)?, &env::var_os("PATH")?, program)
+}
+
+fn hidden_from(own: &OsString, path: &OsString, program: &str) -> Option<PathBuf> {
+    if find(program, own).is_some() {
+        return None;
+    }
+    find(program, path)?.parent().map(Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_in_the_cache_is_one_that_another_terminal_does_not_find() {
+        let (cache, usual) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for (folder, program) in [(&cache, "kubectl"), (&cache, "ip"), (&usual, "ip")] {
+            File::create(folder.path().join(program)).unwrap();
+        }
+        let own = usual.path().as_os_str().to_owned();
+        let path = env::join_paths([usual.path(), cache.path()]).unwrap();
+        assert_eq!(hidden_from(&own, &path, "kubectl").as_deref(), Some(cache.path()));
+        assert_eq!(hidden_from(&own, &path, "ip"), None);
+        assert_eq!(hidden_from(&own, &path, "bird"), None, "nobody has it");
+    }
 }

@@ -206,4 +206,4 @@ pub fn demand(holds: bool, expected: &str, saw: impl std::fmt::Display) -> Resul
     Ok(())
 }
 
-pub use page::{bar, milliseconds};
+pub use page::{bar, milliseconds, quoted};

@@ -19,7 +19,7 @@ use crate::keeper;
 use crate::process::Process;
 use crate::router::Router;
 use crate::sandbox;
-use crate::show::Show;
+use crate::show::{Show, quoted};
 use node::Node;
 use plan::Place;
 
@@ -150,10 +150,17 @@ impl Site {
         let text = format!(
             "# Runs a command on a machine of the demo: sh on MACHINE COMMAND...\n\
              case \"$1\" in\n{cases}  *) echo \"no machine is called $1\" >&2; exit 2 ;;\nesac\n\
-             shift\nPATH=$PATH:/usr/sbin:/sbin exec nsenter {user}--net=\"$net\" -- \"$@\"\n"
+             shift\n{}exec nsenter {user}--net=\"$net\" -- \"$@\"\n",
+            programs()
         );
         Ok(fs::write(self.folder.join("on"), text)?)
     }
+}
+
+/// Where the demo finds its programs: another terminal may not know, for some are unpacked in a cache.
+fn programs() -> String {
+    let all = ["PATH", "LD_LIBRARY_PATH"].into_iter().filter_map(|name| Some((name, env::var(name).ok()?)));
+    all.map(|(name, folders)| format!("{name}=${{{name}:+${name}:}}{}\nexport {name}\n", quoted(&folders))).collect()
 }
 
 /// A machine on a segment, with these routes.

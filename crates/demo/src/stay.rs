@@ -11,7 +11,8 @@ use anyhow::Result;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use crate::ending::Ending;
-use crate::show::{Show, milliseconds};
+use crate::sandbox;
+use crate::show::{Show, milliseconds, quoted};
 use crate::site::Site;
 use crate::watch::{Report, Watch};
 
@@ -100,17 +101,34 @@ struct Status {
     chosen: usize,
     /// When somebody last did something to a node.
     acted: Instant,
+    /// The longest gap since then; the client itself forgets it after a while.
+    gap: Duration,
+}
+
+impl Status {
+    fn begins(acted: Instant) -> Self {
+        Self { watch: None, chosen: 0, acted, gap: Duration::ZERO }
+    }
+
+    /// Something is done to a node at this moment: the next gap is its doing.
+    fn acts(&mut self, moment: Instant) {
+        (self.acted, self.gap) = (moment, Duration::ZERO);
+    }
+
+    fn keep(&mut self, since: &Report) {
+        self.gap = self.gap.max(since.gap);
+    }
 }
 
 /// Stays until somebody presses `q` or Ctrl-C.
 pub fn run(site: &mut Site, show: &mut Show, keys: &Keys) -> Result<()> {
     explain(show);
-    let mut status = Status { watch: None, chosen: 0, acted: Instant::now() };
+    let mut status = Status::begins(Instant::now());
     loop {
         if status.watch.is_none() {
             status.watch = client(site)?;
         }
-        show.progress(&line(site, &status));
+        show.progress(&line(site, &mut status));
         let Some(key) = keys.within(REFRESH) else { continue };
         match key {
             'q' => break,
@@ -125,9 +143,12 @@ pub fn run(site: &mut Site, show: &mut Show, keys: &Keys) -> Result<()> {
 
 fn explain(show: &mut Show) {
     let folder = show.folder().display().to_string();
+    show.line("");
+    show.line("It stays up. In another terminal:");
+    if let Some(place) = sandbox::hidden("kubectl") {
+        show.line(&format!("  PATH=$PATH:{}", quoted(&place.display().to_string())));
+    }
     for text in [
-        "",
-        "It stays up. In another terminal:",
         &format!("  export KUBECONFIG={folder}/kubeconfig"),
         "  kubectl get svc,pods,nodes,sg -A",
         &format!("  sh {folder}/on node1 ip addr show kube-lb0"),
@@ -154,6 +175,8 @@ fn client(site: &Site) -> Result<Option<Watch>> {
 fn act(site: &mut Site, show: &mut Show, key: char, status: &mut Status) -> Result<()> {
     let name = site.nodes[status.chosen].name().to_owned();
     let up = site.nodes[status.chosen].is_up();
+    // An action takes its time, and the gap begins with it.
+    let begun = Instant::now();
     let (word, done) = match (key, up) {
         ('k', true) => ("loses power", site.kill(&name)),
         ('s', true) => ("stops", site.stop(&name)),
@@ -161,22 +184,22 @@ fn act(site: &mut Site, show: &mut Show, key: char, status: &mut Status) -> Resu
         _ => return Ok(()),
     };
     done?;
-    status.acted = Instant::now();
+    status.acts(begun);
     show.erase();
     show.line(&format!("{:>7.1} s  {name} {word}", show.elapsed().as_secs_f64()));
     Ok(())
 }
 
-fn line(site: &mut Site, status: &Status) -> String {
+fn line(site: &mut Site, status: &mut Status) -> String {
     let recent = status.watch.as_ref().map(|watch| watch.report_since(Instant::now() - WINDOW)).unwrap_or_default();
     let since = status.watch.as_ref().map(|watch| watch.report_since(status.acted)).unwrap_or_default();
-    let chosen = status.chosen;
+    status.keep(&since);
     let nodes: Vec<(String, bool)> = site.nodes.iter_mut().map(|node| (node.name().to_owned(), node.is_up())).collect();
-    words(&nodes, chosen, &recent, &since)
+    words(&nodes, status.chosen, &recent, status.gap)
 }
 
-/// Answers per second by node, lost requests, and the gap since the last key.
-fn words(nodes: &[(String, bool)], chosen: usize, recent: &Report, since: &Report) -> String {
+/// Lost requests, the gap since the last key, and answers per second by node: a narrow screen cuts the last nodes off.
+fn words(nodes: &[(String, bool)], chosen: usize, recent: &Report, gap: Duration) -> String {
     let each = nodes.iter().enumerate().map(|(number, (name, up))| {
         let mark = if number == chosen { "*" } else { "" };
         let rate = recent.by_node.get(name).copied().unwrap_or_default() as u64 / WINDOW.as_secs();
@@ -185,7 +208,7 @@ fn words(nodes: &[(String, bool)], chosen: usize, recent: &Report, since: &Repor
         format!("{mark}{name}{state} {rate}/s")
     });
     let nodes: Vec<String> = each.collect();
-    format!("{} | lost {} | gap since last key {}", nodes.join("  "), recent.lost, milliseconds(since.gap))
+    format!("lost {} | gap since last key {} | {}", recent.lost, milliseconds(gap), nodes.join("  "))
 }
 
 #[cfg(test)]
@@ -196,10 +219,20 @@ mod tests {
     fn the_status_line_tells_who_answers_who_is_down_and_the_gap() {
         let nodes = [("node1".to_owned(), true), ("node2".to_owned(), false)];
         let recent = Report { lost: 3, by_node: [("node1".to_owned(), 190)].into(), ..Report::default() };
-        let since = Report { gap: Duration::from_millis(3120), ..Report::default() };
         assert_eq!(
-            words(&nodes, 1, &recent, &since),
-            "node1 95/s  *node2 down 0/s | lost 3 | gap since last key 3120 ms"
+            words(&nodes, 1, &recent, Duration::from_millis(3120)),
+            "lost 3 | gap since last key 3120 ms | node1 95/s  *node2 down 0/s"
         );
+    }
+
+    #[test]
+    fn a_gap_is_told_until_the_next_key_even_if_the_client_has_forgotten_it() {
+        let mut status = Status::begins(Instant::now());
+        let gap = Duration::from_millis(3120);
+        status.keep(&Report { gap, ..Report::default() });
+        status.keep(&Report::default());
+        assert_eq!(status.gap, gap);
+        status.acts(Instant::now());
+        assert_eq!(status.gap, Duration::ZERO);
     }
 }

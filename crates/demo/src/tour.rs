@@ -103,6 +103,11 @@ fn text(addresses: &[IpAddr]) -> String {
     addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" and ")
 }
 
+/// The family of an address, as Kubernetes calls it.
+fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
 /// The port that all Services of the tour have.
 fn at(address: IpAddr) -> SocketAddr {
     SocketAddr::new(address, 80)

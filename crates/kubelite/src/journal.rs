@@ -88,6 +88,8 @@ pub(crate) struct Journal {
     file: File,
     /// All of it that counts; a failed write may leave more behind.
     length: u64,
+    /// Whether a failed write may have left more behind.
+    torn: bool,
     /// The length above which the file is written anew.
     limit: u64,
     pending: Vec<Arc<Change>>,
@@ -115,7 +117,7 @@ impl Journal {
             .flat_map(|(bucket, objects)| objects.iter().map(move |(key, object)| entry(bucket, key, Some(object))));
         let file = write_anew(&path, kept.revision, entries).map_err(refused(&path))?;
         let length = file.metadata().map_err(refused(&path))?.len();
-        let journal = Self { path, file, length, limit: limit(length), pending: Vec::new(), _lock: lock };
+        let journal = Self { path, file, length, torn: false, limit: limit(length), pending: Vec::new(), _lock: lock };
         Ok((journal, kept))
     }
 
@@ -131,13 +133,20 @@ impl Journal {
         }
         let changes = self.pending.iter().map(|it| entry(&it.bucket, &it.key, it.after.as_ref().map(|it| it.value())));
         let line = text(&Line { revision, changes: changes.collect() });
-        if let Err(error) = self.file.write_all(&line) {
-            // Half a line in the middle of the file would spoil it.
-            self.file.set_len(self.length).map_err(refused(&self.path))?;
-            return Err(refused(&self.path)(error));
-        }
-        self.length += line.len() as u64;
+        self.append(&line).map_err(refused(&self.path))?;
         self.pending.clear();
+        Ok(())
+    }
+
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.torn {
+            // Half a line in the middle of the file would spoil it; at its end it does not count.
+            self.file.set_len(self.length)?;
+        }
+        self.torn = true;
+        self.file.write_all(line)?;
+        self.torn = false;
+        self.length += line.len() as u64;
         Ok(())
     }
 
@@ -189,8 +198,9 @@ fn text(line: &impl Serialize) -> Vec<u8> {
 /// A new file with these objects in the place of the old one; whenever this is interrupted, one of the two is whole.
 fn write_anew<'a>(path: &Path, revision: u64, entries: impl Iterator<Item = Entry<&'a Value>>) -> io::Result<File> {
     let part = path.with_extension("new");
-    // Secrets are among the objects.
-    let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+    // Secrets are among the objects. Writes go to the end wherever that is: it moves back after a failed one.
+    let file = File::options().append(true).create(true).mode(0o600).open(&part)?;
+    file.set_len(0)?;
     let mut file = BufWriter::new(file);
     file.write_all(&text(&Header { kubelite: FORMAT, revision }))?;
     for entry in entries {
@@ -200,9 +210,9 @@ fn write_anew<'a>(path: &Path, revision: u64, entries: impl Iterator<Item = Entr
     file.sync_all()?;
     fs::rename(&part, path)?;
     if let Some(folder) = path.parent() {
-        File::open(folder)?.sync_all()?;
+        // The new file has the name now: whether or not the disk keeps up, nobody will read the old one again.
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
     }
-    // The position of this handle is the end of the file, whatever its name is now.
     Ok(file)
 }
 

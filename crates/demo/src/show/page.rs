@@ -34,6 +34,12 @@ pub fn milliseconds(time: Duration) -> String {
     format!("{} ms", time.as_millis())
 }
 
+/// A word for a shell, whatever is in it.
+pub fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/.:_-+".contains(letter);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
 /// A name, a number, and its share of the whole as a bar.
 pub fn bar(name: &str, part: usize, whole: usize) -> String {
     let length = (part * 40).checked_div(whole).unwrap_or_default();
@@ -65,6 +71,12 @@ mod tests {
     fn a_word_that_fits_nowhere_stays_whole_for_copying() {
         let word = "x".repeat(100);
         assert_eq!(folded(&word), word);
+    }
+
+    #[test]
+    fn a_shell_takes_a_quoted_word_as_one_word() {
+        assert_eq!(quoted("/usr/bin:/sbin"), "/usr/bin:/sbin");
+        assert_eq!(quoted("/home/o'neill/my cache"), r"'/home/o'\''neill/my cache'");
     }
 
     #[test]

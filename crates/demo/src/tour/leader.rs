@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::manifests::MANY;
 use super::{at, ingress};
 use crate::ask::ask_often;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, TEST};
 use crate::show::{Look, Show, demand};
 use crate::site::{LEADER_SECONDS, Site};
 
@@ -20,6 +20,7 @@ const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/purelb-system/lease
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn show(site: &mut Site, show: &mut Show) -> Result<()> {
+    sweep(&site.cluster, show)?;
     show.types("kubectl get lease purelb-allocator -n purelb-system")?;
     let before = holder(&site.cluster)?;
     let cluster = std::sync::Arc::clone(&site.cluster);
@@ -29,21 +30,24 @@ pub fn show(site: &mut Site, show: &mut Show) -> Result<()> {
         let show = &mut *show;
         thread::scope(|scope| {
             let typed = scope.spawn(move || show.types("kubectl apply -f many.yaml | tail -n 2"));
-            let struck = witness.join().map_err(|_| anyhow!("the witness failed"))?;
-            let assigned = struck?;
+            witness.join().map_err(|_| anyhow!("the witness failed"))??;
             let victim = site.kill_allocator(&before)?;
             let killed = Instant::now();
+            let assigned = assigned(&site.cluster)?;
             typed.join().map_err(|_| anyhow!("kubectl failed"))??;
             Ok::<_, anyhow::Error>((assigned, victim, killed))
         })
     };
     let (assigned, victim, killed) = created?;
+    let some = format!("some of {MANY} Services have their address when the allocator dies");
+    demand(0 < assigned && assigned < MANY, &some, format!("{assigned} have one"))?;
     show.line(&format!("{victim} led, and was killed when {assigned} of {MANY} Services had their address."));
     let all = show.until(&format!("all {MANY} Services have an address"), || assigned_to_all(&site.cluster))?;
     let took = killed.elapsed();
     let different: BTreeSet<&IpAddr> = all.iter().collect();
     demand(different.len() == MANY, &format!("{MANY} different addresses"), format!("{all:?}"))?;
     let after = holder(&site.cluster)?;
+    demand(after != before, "the other allocator leads", format!("the lease names {after}"))?;
     show.line(&format!("{} leads now.", after.split('_').next().unwrap_or(&after)));
     show.types("kubectl get lease purelb-allocator -n purelb-system")?;
     show.line(&format!(
@@ -75,16 +79,30 @@ fn many(cluster: &Cluster) -> Result<Vec<Value>> {
     Ok(services.into_iter().filter(ours).collect())
 }
 
-/// Waits for the first address, and tells how many there are by then.
-fn first_assigned(cluster: &Cluster) -> Result<usize> {
+/// Removes what a tour that was cut short has left in a data folder.
+fn sweep(cluster: &Cluster, show: &mut Show) -> Result<()> {
+    for service in many(cluster)? {
+        let name = service["metadata"]["name"].as_str().unwrap_or_default();
+        cluster.delete(&format!("/api/v1/namespaces/{TEST}/services/{name}"))?;
+    }
+    show.until("the Services of an earlier tour are gone", || {
+        let left = many(cluster)?.len();
+        Ok(if left == 0 { Ok(()) } else { Err(format!("{left} are left")) })
+    })
+}
+
+/// How many of the Services have an address.
+fn assigned(cluster: &Cluster) -> Result<usize> {
+    Ok(many(cluster)?.iter().filter(|service| !ingress(service).is_empty()).count())
+}
+
+/// Waits for the first address.
+fn first_assigned(cluster: &Cluster) -> Result<()> {
     let begun = Instant::now();
-    loop {
-        let assigned = many(cluster)?.iter().filter(|service| !ingress(service).is_empty()).count();
-        if assigned > 0 || begun.elapsed() > PATIENCE {
-            return Ok(assigned);
-        }
+    while assigned(cluster)? == 0 && begun.elapsed() < PATIENCE {
         thread::sleep(Duration::from_millis(1));
     }
+    Ok(())
 }
 
 fn assigned_to_all(cluster: &Cluster) -> Result<Look<Vec<IpAddr>>> {

@@ -81,6 +81,7 @@ metadata:
 spec:
   type: LoadBalancer
   ipFamilyPolicy: {policy}
+  externalTrafficPolicy: Cluster
   selector:
     app: kuard
   ports:
@@ -117,4 +118,15 @@ fn many() -> String {
         write!(text, "---\n{service}").expect("a string takes all");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tour that was cut short may have left the other policy in a data folder, and `apply` changes only what is written.
+    #[test]
+    fn a_service_begins_with_the_policy_that_the_tour_expects() {
+        assert!(service(VIRTUAL, "remotedual", "RequireDualStack").contains("\n  externalTrafficPolicy: Cluster\n"));
+    }
 }

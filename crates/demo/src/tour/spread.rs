@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::manifests::VIRTUAL;
-use super::{addresses, at, route_of, text, until_routed};
+use super::{addresses, at, family, route_of, text, until_routed};
 use crate::ask::{Answer, ask_often};
 use crate::show::{Look, Show, bar, demand};
 use crate::site::Site;
@@ -36,11 +36,13 @@ impl Spread {
         }
     }
 
-    /// No node has less than a third of its fair share: chance alone does not do that in hundreds of requests.
-    fn is_fair(&self) -> bool {
+    /// Every request is accounted for, and no node has less than a third of its fair share: chance alone does not do that
+    /// in hundreds of requests.
+    fn is_fair(&self, requests: usize) -> bool {
         [&self.entered, &self.answered].into_iter().all(|counts| {
-            let fair = counts.values().sum::<usize>() / counts.len().max(1);
-            fair > 0 && counts.values().all(|count| count * 3 >= fair)
+            let fair = requests / counts.len().max(1);
+            let whole = counts.values().sum::<usize>() == requests;
+            fair > 0 && whole && counts.values().all(|count| count * 3 >= fair)
         })
     }
 }
@@ -61,20 +63,24 @@ pub fn show(site: &mut Site, show: &mut Show) -> Result<()> {
     let times = EACH * names.len();
     show.until("every node has a pod that answers", || ready(site))?;
     let places: Vec<Place> = site.nodes.iter().map(|node| node.place.clone()).collect();
+    let (mut entered, mut answered, mut hops) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for address in &all {
         show.progress(&format!("... {times} requests to {address}"));
         let answers = ask_often(&site.client, at(*address), times)?;
         show.erase();
-        tell(
-            show,
-            &format!("{times} requests of a client behind the router to {address}"),
-            &Spread::of(&answers, &places),
-        )?;
+        let spread = Spread::of(&answers, &places);
+        tell(show, &format!("{times} requests of a client behind the router to {address}"), &spread);
+        demand(spread.is_fair(times), "every node gets its share", format!("{spread:?}"))?;
+        hops.insert(family(*address), site.router.next_hops(*address)?.len());
+        entered.insert(family(*address), spread.entered);
+        answered.insert(family(*address), spread.answered);
     }
     show.types("kubectl get bgpnodestatuses")?;
     show.line(&format!("From the start of the demo to here: {:.1} s.", show.elapsed().as_secs_f64()));
     show.fact("addresses", json!(all));
-    show.fact("next_hops", names.len());
+    for (name, by_family) in [("next_hops", json!(hops)), ("entered", json!(entered)), ("answered", json!(answered))] {
+        show.fact(name, by_family);
+    }
     show.fact("summary", format!("{} announced by {}", text(&all), names.join(", ")));
     Ok(())
 }
@@ -88,7 +94,7 @@ fn ready(site: &Site) -> Result<Look<()>> {
     Ok(if full.count() >= 2 { Ok(()) } else { Err(format!("the slices {}", json!(slices))) })
 }
 
-fn tell(show: &mut Show, title: &str, spread: &Spread) -> Result<()> {
+fn tell(show: &mut Show, title: &str, spread: &Spread) {
     let whole = spread.entered.values().sum();
     show.line(title);
     show.line("came in through:");
@@ -97,9 +103,6 @@ fn tell(show: &mut Show, title: &str, spread: &Spread) -> Result<()> {
     }
     let answered: Vec<String> = spread.answered.iter().map(|(node, count)| format!("{node} {count}")).collect();
     show.line(&format!("and answered by pods on: {}", answered.join(", ")));
-    show.fact("entered", json!(spread.entered));
-    show.fact("answered", json!(spread.answered));
-    demand(spread.is_fair(), "every node gets its share", format!("{spread:?}"))
 }
 
 #[cfg(test)]
@@ -122,16 +125,17 @@ mod tests {
         let spread = Spread::of(&seen, &nodes);
         assert_eq!(spread.entered, [("node1".to_owned(), 50), ("node2".to_owned(), 50)].into());
         assert_eq!(spread.answered, [("node1".to_owned(), 70), ("node2".to_owned(), 30)].into());
-        assert!(spread.is_fair());
+        assert!(spread.is_fair(100));
+        assert!(!spread.is_fair(101), "one request came in through no node, or was answered by none");
     }
 
     #[test]
     fn a_node_that_gets_next_to_nothing_is_no_spread() {
         let nodes = [Place::of(1), Place::of(2), Place::of(3)];
         let seen = [("192.168.7.11", "node1", 140), ("192.168.7.12", "node2", 140), ("192.168.7.13", "node3", 20)];
-        assert!(!Spread::of(&answers(&seen), &nodes).is_fair());
-        assert!(!Spread::of(&[], &nodes).is_fair(), "nobody answered");
+        assert!(!Spread::of(&answers(&seen), &nodes).is_fair(300));
+        assert!(!Spread::of(&[], &nodes).is_fair(0), "nobody answered");
         // A client whose address nobody hid came in through no node that we can name.
-        assert!(!Spread::of(&answers(&[("10.9.0.2", "node1", 300)]), &nodes).is_fair());
+        assert!(!Spread::of(&answers(&[("10.9.0.2", "node1", 300)]), &nodes).is_fair(300));
     }
 }

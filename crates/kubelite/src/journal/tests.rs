@@ -124,3 +124,30 @@ fn a_folder_that_cannot_be_written_is_named() {
     let error = Journal::open(folder.path()).err().expect("refused").to_string();
     assert!(error.contains("objects.jsonl") && error.starts_with("cannot use "), "{error}");
 }
+
+/// A full disk takes the first half of a line; there is room again for the next one.
+#[test]
+fn half_a_line_that_a_full_disk_left_does_not_spoil_the_next() {
+    let folder = folder();
+    let (mut journal, _) = Journal::open(folder.path()).expect("a good folder");
+    journal.append(b"{\"revision\":2,\"changes\":[]}\n").expect("room on the disk");
+    journal.file.write_all(b"{\"revision\":3,\"chan").expect("room on the disk");
+    journal.torn = true;
+    journal.append(b"{\"revision\":4,\"changes\":[]}\n").expect("room on the disk");
+    drop(journal);
+    let (_, kept) = Journal::open(folder.path()).expect("a good folder");
+    assert_eq!(kept.revision, 4);
+}
+
+/// Only root can read a folder that nobody may read; for all others the folder cannot be synchronised here.
+#[test]
+fn a_file_that_has_its_name_is_in_use_even_if_its_folder_cannot_be_read() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = folder();
+    let path = folder.path().join("objects.jsonl");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o300)).expect("our own folder");
+    let mut file = write_anew(&path, 7, std::iter::empty()).expect("the new file");
+    file.write_all(b"{\"revision\":8,\"changes\":[]}\n").expect("room on the disk");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).expect("our own folder");
+    assert_eq!(parse(&path, &fs::read(&path).expect("the file")).expect("whole").revision, 8);
+}
