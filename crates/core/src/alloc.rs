@@ -221,6 +221,11 @@ impl Asked<'_> {
             names.dedup();
         }
         let nothing_new = outcome.addrs.iter().all(|addr| self.held.contains(addr));
+        let unmoved = nothing_new && outcome.way == Way::Group && !self.svc.asks.re_evaluate;
+        if unmoved && self.comes_from_external() {
+            // An IPAM may give what is in a pool too.
+            return Brand { ours: true, ..self.svc.brand.clone() };
+        }
         match groups.first() {
             // What is in no group any more still came from somewhere, and only the annotation remembers where.
             Some(_) if groups.len() < outcome.addrs.len() && nothing_new => {

@@ -156,7 +156,8 @@ impl Book {
         self.surroundings.active_subnets.contains(&subnet)
     }
 
-    /// Refuses an address from outside the pools that a Node has, or somebody else who does not share it.
+    /// Refuses an address from outside the pools that a Node has, that is an edge of a local subnet, or that somebody else
+    /// has who does not share it.
     pub fn check_loose(&self, addr: IpAddr, claim: &Claim) -> Result<(), Reason> {
         let addr = addr.to_canonical();
         if let Some(slot) = self.slot_of(addr) {
@@ -165,7 +166,16 @@ impl Book {
         if let Some(node) = self.surroundings.node_addresses.get(&addr) {
             return Err(reserved_for_node(addr, node));
         }
+        if let Some(subnet) = self.local_subnets().find(|subnet| edges(*subnet).any(|edge| edge == addr)) {
+            return Err(reserved_as_edge(addr, subnet));
+        }
         self.loose.get(&addr).map_or(Ok(()), |hold| hold.admits(addr, claim))
+    }
+
+    /// The subnets that groups announce locally, and those that live nodes can announce in.
+    fn local_subnets(&self) -> impl Iterator<Item = IpNet> {
+        let of_groups = self.slots.values().flat_map(|slot| announced_locally(&slot.group, &self.surroundings));
+        of_groups.chain(self.surroundings.active_subnets.iter().copied())
     }
 
     fn slot_of_mut(&mut self, addr: IpAddr) -> Option<&mut Slot> {
@@ -189,11 +199,8 @@ impl Slot {
         for (&addr, node) in &surroundings.node_addresses {
             pool.withhold(addr, reserved_for_node(addr, node));
         }
-        for (addr, subnet) in edges(&group, surroundings) {
-            pool.withhold(
-                addr,
-                Reason::AddressReserved { addr, what: format!("network or broadcast address of {subnet}") },
-            );
+        for subnet in announced_locally(&group, surroundings) {
+            edges(subnet).for_each(|addr| pool.withhold(addr, reserved_as_edge(addr, subnet)));
         }
         Self { group, pool }
     }
@@ -203,22 +210,29 @@ fn reserved_for_node(addr: IpAddr, node: &str) -> Reason {
     Reason::AddressReserved { addr, what: format!("address of Node {node}") }
 }
 
-/// Network and broadcast addresses of the subnets a group announces locally.
-fn edges<'a>(group: &'a Group, surroundings: &'a Surroundings) -> impl Iterator<Item = (IpAddr, IpNet)> + 'a {
+fn reserved_as_edge(addr: IpAddr, subnet: IpNet) -> Reason {
+    Reason::AddressReserved { addr, what: format!("network or broadcast address of {subnet}") }
+}
+
+/// The subnets a group announces locally.
+fn announced_locally<'a>(group: &'a Group, surroundings: &'a Surroundings) -> impl Iterator<Item = IpNet> + 'a {
     let local = move |subnet: &IpNet| match group.placement {
         Placement::Local => true,
         Placement::Auto => surroundings.active_subnets.contains(subnet),
         Placement::Remote => false,
     };
     let subnets = group.ranges().into_iter().flat_map(Ranges::all).map(|entry| entry.subnet);
-    subnets.filter(local).flat_map(|subnet| {
-        let family = Family::of(subnet.addr());
-        // A subnet of one or two addresses has neither (RFC 3021, RFC 6164); IPv6 has no broadcast.
-        let has_edges = subnet.prefix_len() + 1 < family.max_prefix();
-        let network = has_edges.then(|| (subnet.network(), subnet));
-        let broadcast = (has_edges && family == Family::V4).then(|| (subnet.broadcast(), subnet));
-        network.into_iter().chain(broadcast)
-    })
+    subnets.filter(local)
+}
+
+/// Network and broadcast address of a subnet.
+fn edges(subnet: IpNet) -> impl Iterator<Item = IpAddr> {
+    let family = Family::of(subnet.addr());
+    // A subnet of one or two addresses has neither (RFC 3021, RFC 6164); IPv6 has no broadcast.
+    let has_edges = subnet.prefix_len() + 1 < family.max_prefix();
+    let network = has_edges.then(|| subnet.network());
+    let broadcast = (has_edges && family == Family::V4).then(|| subnet.broadcast());
+    network.into_iter().chain(broadcast)
 }
 
 #[cfg(test)]

@@ -6,12 +6,15 @@
 //!                  └───────────────┴───── outcomes ────┘
 //! ```
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::future::{Either, select};
 use kube::Client;
 use purelb_core::alloc::Scope;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::info;
 
 use crate::cluster::leader::{Candidate, Timing, identity};
@@ -36,6 +39,9 @@ pub mod work;
 
 /// The component that Events come from.
 pub const COMPONENT: &str = "purelb-allocator";
+
+/// How long Events may take to be written when all else has ended and the process has to stop.
+const LAST_EVENTS: Duration = Duration::from_millis(150);
 
 /// How an allocator is set up.
 #[derive(Clone, Debug)]
@@ -81,7 +87,15 @@ pub async fn lead(
         over.send_replace(true);
         drop(workshop);
     };
-    tokio::join!(campaign, terms, sending);
+    let work = pin!(async { tokio::join!(campaign, terms) });
+    match select(work, pin!(sending)).await {
+        Either::Left((_, sending)) => {
+            if timeout(LAST_EVENTS, sending).await.is_err() {
+                info!("some events were not written in time and are dropped");
+            }
+        }
+        Either::Right(((), work)) => drop(work.await),
+    }
 }
 
 async fn serve_terms(workshop: &Workshop, settings: &Settings, questions: &mut Questions, stop: watch::Receiver<bool>) {

@@ -16,6 +16,7 @@ async fn the_allocator_may_not_do_what_it_has_no_need_for() -> Result<()> {
         ("update", "", "services", ""),
         ("delete", "", "services", ""),
         ("patch", "", "nodes", ""),
+        ("get", "purelb.io", "servicegroups", ""),
         ("patch", "purelb.io", "servicegroups", ""),
         ("delete", "purelb.io", "servicegroups", ""),
         ("patch", "purelb.io", "lbnodeagents", ""),

@@ -21,14 +21,37 @@ impl Asked<'_> {
         }
         let keep = self.fitting(slot);
         let missing = self.missing(&keep);
+        if let Some(stranger) = keep.iter().find(|addr| self.is_apart(slot, **addr)) {
+            let growth = (!missing.is_empty()).then(|| move_pending(slot, *stranger));
+            let reason = growth.or_else(|| self.pending(slot, &keep));
+            return Ok(Outcome { addrs: keep, reason, way: Way::Group });
+        }
         match request {
             Some(request) if !missing.is_empty() => Err(ExternalRequest { families: self.wanted(), ..request }),
-            Some(_) => {
-                let reason = self.pending(slot, &keep);
-                Ok(Outcome { addrs: keep, reason, way: Way::External(slot.group.name.clone()) })
-            }
+            Some(_) => Ok(Outcome { addrs: keep, reason: None, way: Way::External(slot.group.name.clone()) }),
             None => Ok(self.complete(slot, keep, &missing)),
         }
+    }
+
+    /// Whether a Service with this address can have nothing of a group beside it: one of both is of an IPAM and the other
+    /// is not of the same group. The annotation names one group for all addresses that are in no pool.
+    fn is_apart(&self, slot: &Slot, addr: IpAddr) -> bool {
+        match slot.group.ranges() {
+            Some(_) => self.comes_from_external(),
+            None => !self.is_of_ipam(&slot.group.name, addr),
+        }
+    }
+
+    /// Whether an address came from the IPAM of a group: only the annotation remembers. Without it, what is in no pool may
+    /// well have.
+    fn is_of_ipam(&self, group: &str, addr: IpAddr) -> bool {
+        self.svc.brand.from.as_deref().map_or_else(|| self.book.slot_of(addr).is_none(), |from| from == group)
+    }
+
+    /// The group that an address came from, if it is still there.
+    fn home(&self, addr: IpAddr) -> Option<&str> {
+        let from = self.svc.brand.from.as_deref().filter(|_| self.comes_from_external());
+        from.or_else(|| self.book.slot_of(addr).map(|slot| slot.group.name.as_str()))
     }
 
     /// Exactly the pinned addresses, or what there is if it was never asked to move.
@@ -50,7 +73,9 @@ impl Asked<'_> {
 
     /// What the IPAM gave, where it is ours to give: of a wanted family and in nobody's hands.
     pub(super) fn of_external(&self, request: &ExternalRequest, answer: &[IpAddr]) -> Outcome {
-        let mut addrs: Vec<_> = self.wanted_of(&self.held);
+        let slot = self.book.slot(&request.group).ok();
+        let before = self.wanted_of(&self.held);
+        let mut addrs = slot.map_or_else(|| before.clone(), |slot| self.fitting(slot));
         for addr in answer.iter().map(IpAddr::to_canonical) {
             let wanted = request.families.contains(&Family::of(addr));
             if !wanted || addrs.iter().any(|has| Family::of(*has) == Family::of(addr)) {
@@ -68,8 +93,9 @@ impl Asked<'_> {
             service: self.svc.key.to_string(),
             family,
         });
-        if reason.is_some() && !self.svc.prefers_dual_stack {
-            addrs.retain(|addr| self.held.contains(addr));
+        if let Some(reason) = reason.clone().filter(|_| addrs.is_empty() || !self.svc.prefers_dual_stack) {
+            // A move that fails leaves the Service where it is.
+            return Outcome { addrs: before, ..self.keep(reason) };
         }
         self.in_order(&mut addrs);
         Outcome { addrs, reason, way: Way::External(name) }
@@ -78,8 +104,11 @@ impl Asked<'_> {
     /// What the Service may keep of what it has: all of a wanted family, or, asked to look again, what fits the group.
     fn fitting(&self, slot: &Slot) -> Vec<IpAddr> {
         let mut keep = self.wanted_of(&self.held);
-        if self.svc.asks.re_evaluate && slot.group.ranges().is_some() {
-            keep.retain(|addr| slot.pool.available(*addr, &self.claim).is_ok());
+        if self.svc.asks.re_evaluate {
+            keep.retain(|addr| match slot.group.ranges() {
+                Some(_) => slot.pool.available(*addr, &self.claim).is_ok(),
+                None => self.is_of_ipam(&slot.group.name, *addr),
+            });
         }
         keep
     }
@@ -164,12 +193,11 @@ impl Asked<'_> {
         if self.claim.key.is_some() {
             return Some(Reason::MultiPoolShared);
         }
-        let pools = self.held.iter().filter_map(|addr| self.book.slot_of(*addr)).map(|slot| &slot.group.name);
-        let elsewhere = pools.into_iter().find(|name| **name != slot.group.name)?;
+        let elsewhere = self.held.iter().filter_map(|addr| self.home(*addr)).find(|name| *name != slot.group.name)?;
         if self.svc.asks.re_evaluate {
             return None;
         }
-        Some(Reason::MultiPoolSpans { first: elsewhere.clone(), second: slot.group.name.clone() })
+        Some(Reason::MultiPoolSpans { first: elsewhere.to_owned(), second: slot.group.name.clone() })
     }
 
     fn multi_pool(&self, slot: &Slot) -> bool {
@@ -182,11 +210,8 @@ impl Asked<'_> {
         if self.svc.asks.re_evaluate || self.svc.asks.group.is_none() {
             return None;
         }
-        let elsewhere = addrs.iter().find(|addr| {
-            let group = self.book.slot_of(**addr).map(|slot| slot.group.name.as_str());
-            group.is_some_and(|name| name != slot.group.name)
-        })?;
-        Some(Reason::MovePending { asked: format!("ServiceGroup {}", slot.group.name), has: elsewhere.to_string() })
+        let elsewhere = addrs.iter().find(|addr| self.home(**addr).is_some_and(|name| name != slot.group.name))?;
+        Some(move_pending(slot, *elsewhere))
     }
 
     /// The families to serve. A Service that names none keeps those it has, or gets whichever the group has, IPv6 first.
@@ -223,4 +248,8 @@ impl Asked<'_> {
             addrs.truncate(1);
         }
     }
+}
+
+fn move_pending(slot: &Slot, has: IpAddr) -> Reason {
+    Reason::MovePending { asked: format!("ServiceGroup {}", slot.group.name), has: has.to_string() }
 }

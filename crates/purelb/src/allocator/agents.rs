@@ -187,8 +187,8 @@ impl Agents {
     }
 
     /// When a status that could not be written is tried again.
-    pub fn next_wake(&self) -> Option<Instant> {
-        self.ledger.next_wake()
+    pub fn next_wake(&self, at: Instant) -> Option<Instant> {
+        self.ledger.next_wake(at)
     }
 
     /// The statuses that differ from what the objects show.

@@ -52,8 +52,8 @@ impl Configurations {
     }
 
     /// When an object that could not be written is tried again.
-    pub fn next_wake(&self) -> Option<Instant> {
-        self.ledger.next_wake()
+    pub fn next_wake(&self, at: Instant) -> Option<Instant> {
+        self.ledger.next_wake(at)
     }
 
     /// The statuses that differ from what the objects show, and the finalizers that keep deleted objects.

@@ -119,6 +119,14 @@ impl Busy {
     fn with(job: Job) -> Self {
         Self { job, wish: None, shown: (Vec::new(), None), left: false, unsure: false }
     }
+
+    /// Whether the job may be about the object with this uid, and not about a namesake.
+    fn is_about(&self, uid: &str) -> bool {
+        match &self.job {
+            Job::Patch { patch, .. } => patch["metadata"]["uid"] == uid,
+            _ => true,
+        }
+    }
 }
 
 /// Everything one leader knows.
@@ -280,16 +288,17 @@ impl Desk {
         self.phase == Phase::Deciding && stale
     }
 
-    /// When something is to be done although nothing happens.
-    pub fn next_wake(&self) -> Option<Instant> {
+    /// When something is to be done although nothing happens, after `at`, when the desk was last asked for jobs: what was
+    /// due by then and did not start waits for room, and is looked at when a job ends.
+    pub fn next_wake(&self, at: Instant) -> Option<Instant> {
         [
-            self.late_until.filter(|_| matches!(self.phase, Phase::Fencing(_))),
-            self.pauses.next(),
-            self.externals.next_wake(),
-            self.record.next_wake(),
-            self.groups.next_wake(),
-            self.agents.next_wake(),
-            self.configurations.next_wake(),
+            self.late_until.filter(|until| *until > at && matches!(self.phase, Phase::Fencing(_))),
+            self.pauses.next(at),
+            self.externals.next_wake(at),
+            self.record.next_wake(at),
+            self.groups.next_wake(at),
+            self.agents.next_wake(at),
+            self.configurations.next_wake(at),
         ]
         .into_iter()
         .flatten()

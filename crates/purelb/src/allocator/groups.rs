@@ -85,8 +85,8 @@ impl Groups {
     }
 
     /// When a status that could not be written is tried again.
-    pub fn next_wake(&self) -> Option<Instant> {
-        self.ledger.next_wake()
+    pub fn next_wake(&self, at: Instant) -> Option<Instant> {
+        self.ledger.next_wake(at)
     }
 
     /// Finds out anew which groups count; whether the answer is another than before.
@@ -124,17 +124,12 @@ impl Groups {
 
     /// Groups that nobody reads because of the namespace they are in, with what they are.
     pub fn ignored(&self) -> impl Iterator<Item = (&str, &str, &'static str)> {
-        self.out_of_scope.iter().map(|key| {
-            let placement =
-                self.entries.at(key).and_then(|entry| entry.reading.value.as_ref()).map(|group| group.placement);
-            (key.0.as_str(), key.1.as_str(), if placement == Some(Placement::Remote) { "remote" } else { "local" })
-        })
+        let kind = |key| self.entries.at(key).map_or("local", Entry::kind);
+        self.out_of_scope.iter().map(move |key| (key.0.as_str(), key.1.as_str(), kind(key)))
     }
 
     fn out_of_scope(&self) -> BTreeSet<Key> {
-        let automatic =
-            |entry: &Entry| entry.reading.value.as_ref().map(|group| group.placement) == Some(Placement::Auto);
-        out_of_scope(self.entries.iter().map(|(key, entry)| (key, automatic(entry))), &self.install_namespace)
+        out_of_scope(self.entries.iter().map(|(key, entry)| (key, entry.is_automatic())), &self.install_namespace)
     }
 
     /// The statuses that differ from what the objects show.
@@ -197,8 +192,8 @@ impl Groups {
     }
 
     fn scope_reason(&self, key: &Key) -> Reason {
-        let remote =
-            self.ignored().any(|(namespace, name, kind)| (namespace, name) == (&key.0, &key.1) && kind == "remote");
+        let group = self.entries.at(key).and_then(|entry| entry.reading.value.as_ref());
+        let remote = group.is_some_and(|group| group.placement == Placement::Remote);
         Reason::GroupOutOfScope {
             namespace: key.0.clone(),
             name: key.1.clone(),
@@ -258,6 +253,27 @@ impl Entry {
         Self { read, reading, from_last_valid }
     }
 
+    /// Whether the group counts in every namespace; what cannot be read may still say so.
+    fn is_automatic(&self) -> bool {
+        let spec = &self.read.object.spec;
+        let stated = spec.placement.is_some() && spec.remote.is_none() && spec.external.is_none();
+        self.reading.value.as_ref().map_or(stated, |group| group.placement == Placement::Auto)
+    }
+
+    /// What the group is, in the words of its spec.
+    fn kind(&self) -> &'static str {
+        let spec = &self.read.object.spec;
+        if spec.local.is_some() {
+            "local"
+        } else if spec.remote.is_some() {
+            "remote"
+        } else if spec.external.is_some() {
+            "external"
+        } else {
+            "local"
+        }
+    }
+
     fn first_problem(&self) -> Problem {
         self.reading.problems.first().cloned().unwrap_or_else(|| Problem::new("spec", Reason::NoSource))
     }
@@ -274,4 +290,40 @@ fn group_key(group: &Group) -> Key {
 
 fn version(read: &GroupObject) -> &str {
     read.object.metadata.resource_version.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn object(namespace: &str, name: &str, spec: Value) -> Change<Box<GroupObject>> {
+        let metadata = json!({"name": name, "namespace": namespace, "resourceVersion": "1"});
+        let object = json!({"metadata": metadata, "spec": spec});
+        Change::Here(Box::new(serde_json::from_value(object).unwrap()))
+    }
+
+    #[test]
+    fn c17_groups_elsewhere_are_told_by_what_they_are_and_automatic_ones_count_even_if_they_cannot_be_read() {
+        let ranges = json!({"v4pools": [{"pool": "10.0.0.8/29", "subnet": "10.0.0.0/24"}]});
+        let broken = json!({"v4pools": [{"pool": "nonsense", "subnet": "10.0.0.0/24"}]});
+        let ipam = json!({"provider": "acme", "socket": "/a", "announce": "remote"});
+        let mut groups = Groups::new("home");
+        groups.take(Change::Restarted);
+        for (namespace, name, spec) in [
+            ("home", "default", json!({"local": {"v4pools": [{"pool": "10.1.0.8/29", "subnet": "10.1.0.0/24"}]}})),
+            ("away", "l", json!({"local": ranges})),
+            ("away", "r", json!({"remote": ranges})),
+            ("away", "x", json!({"external": ipam})),
+            ("away", "broken", json!({"placement": "Auto", "local": broken})),
+        ] {
+            groups.take(object(namespace, name, spec));
+        }
+        groups.take(Change::Complete);
+        groups.refresh();
+        let ignored: Vec<_> = groups.ignored().collect();
+        assert_eq!(ignored, [("away", "l", "local"), ("away", "r", "remote"), ("away", "x", "external")]);
+        assert!(groups.refused.contains_key(&("away".to_owned(), "broken".to_owned())), "it is told what is wrong");
+    }
 }

@@ -31,12 +31,12 @@ impl Ledger {
 
     /// Whether it is worth looking at the statuses.
     pub fn is_stale(&self, at: Instant) -> bool {
-        self.stale || self.pauses.next().is_some_and(|until| until <= at)
+        self.stale || self.pauses.is_any_due(at)
     }
 
     /// When a status that could not be written is tried again.
-    pub fn next_wake(&self) -> Option<Instant> {
-        self.pauses.next()
+    pub fn next_wake(&self, at: Instant) -> Option<Instant> {
+        self.pauses.next(at)
     }
 
     /// All statuses are being looked at.

@@ -28,8 +28,9 @@ const AT_ONCE: usize = 32;
 const TICK: Duration = Duration::from_secs(5);
 /// Statuses and metrics follow a burst of allocations at this pace.
 const STATUS_PACE: Duration = Duration::from_millis(250);
-/// How long jobs under way may take to end when the process has to stop.
-const LAST_MOMENTS: Duration = Duration::from_millis(500);
+/// How long jobs under way may take to end when the process has to stop. Together with the time to give the lease back and
+/// to write the last Events, it is less than a second.
+const LAST_MOMENTS: Duration = Duration::from_millis(300);
 
 /// Leads until the leadership or the process ends.
 pub async fn serve(
@@ -77,6 +78,8 @@ struct Shift<'a> {
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
     /// Calls to external IPAMs, which may take their time.
     calls: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// When the desk was last asked for jobs.
+    asked_at: Instant,
     tick_at: Instant,
     status_at: Instant,
     decided: bool,
@@ -86,7 +89,8 @@ impl<'a> Shift<'a> {
     fn new(workshop: &'a Workshop, desk: Desk, term: u64) -> Self {
         let now = Instant::now();
         let (jobs, calls) = (FuturesUnordered::new(), FuturesUnordered::new());
-        Self { workshop, term, desk, jobs, calls, tick_at: now + TICK, status_at: now, decided: false }
+        let (tick_at, status_at) = (now + TICK, now);
+        Self { workshop, term, desk, jobs, calls, asked_at: now, tick_at, status_at, decided: false }
     }
 
     /// When to look at the desk although nothing happens.
@@ -94,12 +98,13 @@ impl<'a> Shift<'a> {
         let now = Instant::now();
         let paced = self.desk.has_status(now) || self.desk.has_record(now) || self.desk.is_unshown();
         let status = paced.then_some(self.status_at);
-        self.desk.next_wake().into_iter().chain(status).fold(self.tick_at, Instant::min)
+        self.desk.next_wake(self.asked_at).into_iter().chain(status).fold(self.tick_at, Instant::min)
     }
 
     /// Starts as many jobs as there is room for, the urgent ones first.
     fn start(&mut self) {
         let now = Instant::now();
+        self.asked_at = now;
         if now >= self.tick_at {
             self.desk.tick(now);
             self.tick_at = now + TICK;

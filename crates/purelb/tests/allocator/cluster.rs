@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Service};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
@@ -34,6 +35,8 @@ pub struct Cluster {
 pub struct Allocator {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
+    /// Its name, which it holds the lease by.
+    replica: String,
     /// What it still waits for before it calls itself ready.
     pub readiness: Readiness,
 }
@@ -85,16 +88,22 @@ impl Cluster {
         self.allocator_with(self.client.clone(), Self::settings())
     }
 
+    /// One of several, with a name of its own.
+    pub fn replica(&self, name: &str) -> Allocator {
+        self.allocator_with(self.client.clone(), Settings { replica: name.to_owned(), ..Self::settings() })
+    }
+
     pub fn allocator_with(&self, client: Client, settings: Settings) -> Allocator {
         let (stop, stopped) = watch::channel(false);
         let metrics = Arc::new(Metrics::new(&mut Registry::default()));
         let (_, questions) = inspect::channel();
         let readiness = Readiness::default();
         let ready = readiness.register("a look at the lease");
+        let replica = settings.replica.clone();
         let task = tokio::spawn(async move {
             lead(client, &settings, metrics, ready, questions, stopped).await;
         });
-        Allocator { stop, task, readiness }
+        Allocator { stop, task, replica, readiness }
     }
 
     async fn create(&self, plural: &str, namespace: &str, object: Value) -> Result<()> {
@@ -199,6 +208,18 @@ impl Cluster {
     /// The Service as JSON.
     pub async fn shown(&self, name: &str) -> Result<Value> {
         Ok(serde_json::to_value(self.services().get(name).await?)?)
+    }
+
+    /// Waits until one of these allocators leads, and tells which.
+    pub async fn leader(&self, allocators: &[Allocator]) -> Result<usize> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), HOME);
+        self.until("an allocator leads", async || {
+            let lease = leases.get_opt("purelb-allocator").await?;
+            let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
+            let replica = holder.rsplit_once('_').map(|(replica, _)| replica);
+            Ok(allocators.iter().position(|allocator| Some(allocator.replica.as_str()) == replica))
+        })
+        .await
     }
 
     /// Waits until the Service has these addresses, then returns it.

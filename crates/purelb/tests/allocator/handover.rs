@@ -38,15 +38,18 @@ async fn bug_11_a_successor_gives_nobody_an_address_that_is_taken() -> Result<()
 async fn a_killed_leader_is_followed_and_nothing_is_given_twice() -> Result<()> {
     let cluster = Cluster::new().await?;
     cluster.local("default", "10.0.0.0/24").await?;
-    let mut allocators = vec![cluster.allocator(), cluster.allocator(), cluster.allocator()];
+    let mut allocators: Vec<_> = ["a", "b", "c"].map(|name| cluster.replica(name)).into();
     for round in 0..3 {
         for n in 0..20 {
             cluster.service(&format!("s{round}-{n}"), json!({})).await?;
         }
-        if let Some(first) = allocators.pop() {
-            if round % 2 == 0 { first.kill() } else { first.stop().await? }
+        let leader = allocators.remove(cluster.leader(&allocators).await?);
+        if round % 2 == 0 {
+            leader.kill()
+        } else {
+            leader.stop().await?
         }
-        allocators.push(cluster.allocator());
+        allocators.push(cluster.replica(&format!("successor{round}")));
     }
     cluster
         .until("every Service has an address", async || {

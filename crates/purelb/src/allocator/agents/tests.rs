@@ -160,7 +160,7 @@ fn a_status_that_cannot_be_written_is_tried_with_growing_pauses() {
     while town.at < end {
         writes += town.agents.statuses(&nodes(&[]), Timestamp::UNIX_EPOCH, town.at).len();
         town.agents.written("home", "default", StatusOutcome::Failed, town.at);
-        town.at = town.agents.next_wake().expect("it is tried again");
+        town.at = town.agents.next_wake(town.at).expect("it is tried again");
     }
     assert!((8..40).contains(&writes), "{writes}");
 }

@@ -65,8 +65,8 @@ fn nothing_is_said_before_all_are_known_and_nothing_twice() {
     assert!(known.statuses(now, at).is_empty(), "it is being written");
     known.written(&("home".to_owned(), "default".to_owned()), StatusOutcome::Failed, at);
     assert!(known.statuses(now, at).is_empty(), "after trouble there is a pause");
-    assert!(known.next_wake().is_some_and(|wake| wake > at));
-    assert_eq!(known.statuses(now, known.next_wake().unwrap()).len(), 1);
+    assert!(known.next_wake(at).is_some_and(|wake| wake > at));
+    assert_eq!(known.statuses(now, known.next_wake(at).unwrap()).len(), 1);
 }
 
 #[test]

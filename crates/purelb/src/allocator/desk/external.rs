@@ -149,9 +149,8 @@ impl Desk {
     /// Whether the IPAM is just being told that the Service needs nothing. What it has not been told yet, it need not be
     /// told: it answers with what the Service has.
     fn is_giving_back(&mut self, key: &ServiceKey, group: &str) -> bool {
-        let meant = |release: &Release| release.service == *key && release.group == group;
-        self.externals.owed.retain(|release, under_way| *under_way || !meant(release));
-        self.externals.owed.keys().any(meant)
+        self.externals.cancel_owed(key, group);
+        self.externals.owed.keys().any(|release| release.service == *key && release.group == group)
     }
 
     /// An IPAM has answered.
@@ -233,7 +232,15 @@ impl Desk {
             Job::Ask { request, .. } => request.group == group,
             _ => busy.wish.as_ref().is_some_and(|wish| wish.brand.from.as_deref() == Some(group)),
         });
-        asks || under_way || !self.shown_from(key, group).is_empty()
+        asks || under_way || self.is_astray(key) || !self.shown_from(key, group).is_empty()
+    }
+
+    /// Whether a Service shows an address of which nobody can tell where it came from: it is in no pool, and the annotation
+    /// names no group that there is. It may be of any group that the Service is a holder of.
+    fn is_astray(&self, key: &ServiceKey) -> bool {
+        let Some(view) = self.services.at(key).map(|record| &record.view) else { return false };
+        let known = view.brand.from.as_deref().is_some_and(|from| self.groups.has(from));
+        !known && view.addresses().iter().any(|addr| self.book.slot_of(*addr).is_none())
     }
 
     fn owe(&mut self, key: &ServiceKey, group: &str, socket: &str, addr: Option<IpAddr>) {
@@ -257,7 +264,7 @@ impl Desk {
         self.externals.owed.remove(release);
         self.externals.release_pauses.forget(release);
         if addr.is_none() && !self.needs(service, group) {
-            self.strike_holder(service, group);
+            self.externals.strike(service, group);
         }
         self.want_count(group);
         self.touched();
@@ -275,16 +282,6 @@ impl Desk {
         let notice = Notice { severity: Severity::Warning, reason: "ReleaseFailed", message };
         let service = (release.service.clone(), record.view.uid.clone());
         self.ready.push_back(Job::Tell { service, notice });
-    }
-
-    fn strike_holder(&mut self, key: &ServiceKey, group: &str) {
-        if let Some(groups) = self.externals.by_service.get_mut(key) {
-            groups.remove(group);
-            if groups.is_empty() {
-                self.externals.by_service.remove(key);
-            }
-        }
-        self.externals.owed.retain(|owed, under_way| *under_way || owed.service != *key || owed.group != group);
     }
 
     /// A call has ended; if the IPAM answers again after a silence, all who wait for it ask at once.

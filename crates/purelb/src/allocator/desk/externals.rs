@@ -143,8 +143,34 @@ impl Externals {
     }
 
     /// When a pause is over.
-    pub fn next_wake(&self) -> Option<Instant> {
-        [self.ask_pauses.next(), self.release_pauses.next(), self.count_pauses.next()].into_iter().flatten().min()
+    pub fn next_wake(&self, at: Instant) -> Option<Instant> {
+        let pauses = [self.ask_pauses.next(at), self.release_pauses.next(at), self.count_pauses.next(at)];
+        pauses.into_iter().flatten().min()
+    }
+
+    /// An IPAM need not be told what it has not been told yet of a Service in a group; that it failed stays counted.
+    pub fn cancel_owed(&mut self, key: &ServiceKey, group: &str) {
+        let (pauses, meant) = (&mut self.release_pauses, |owed: &Release| owed.service == *key && owed.group == group);
+        self.owed.retain(|owed, under_way| {
+            let stays = *under_way || !meant(owed);
+            if !stays {
+                pauses.end(owed);
+            }
+            stays
+        });
+    }
+
+    /// A Service holds nothing of a group any more.
+    pub fn strike(&mut self, key: &ServiceKey, group: &str) {
+        if let Some(groups) = self.by_service.get_mut(key) {
+            groups.remove(group);
+            if groups.is_empty() {
+                self.by_service.remove(key);
+            }
+        }
+        self.cancel_owed(key, group);
+        let owed = &self.owed;
+        self.release_pauses.retain(|was| owed.contains_key(was) || was.service != *key || was.group != group);
     }
 
     /// Who is to be on record: with what it shows, and with what the IPAM was not told yet.

@@ -72,9 +72,20 @@ impl<K: Ord + Clone> Pauses<K> {
         .collect()
     }
 
-    /// When the next pause is over.
-    pub fn next(&self) -> Option<Instant> {
-        self.troubles.values().filter_map(|trouble| trouble.until).min()
+    /// When the next pause is over. What is over already waits for something else, such as room, and not for a time.
+    pub fn next(&self, at: Instant) -> Option<Instant> {
+        self.troubles.values().filter_map(|trouble| trouble.until).filter(|until| *until > at).min()
+    }
+
+    /// Whether nobody is in trouble.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.troubles.is_empty()
+    }
+
+    /// Whether the pause of somebody who was not named yet is over.
+    pub fn is_any_due(&self, at: Instant) -> bool {
+        self.troubles.values().filter_map(|trouble| trouble.until).any(|until| until <= at)
     }
 
     /// Forgets all but these.

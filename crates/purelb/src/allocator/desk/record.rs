@@ -69,8 +69,8 @@ impl Record {
     }
 
     /// When a pause after trouble is over.
-    pub fn next_wake(&self) -> Option<Instant> {
-        self.pauses.next()
+    pub fn next_wake(&self, at: Instant) -> Option<Instant> {
+        self.pauses.next(at)
     }
 
     /// The next read or write, if one is due, to make the record say what is wanted.

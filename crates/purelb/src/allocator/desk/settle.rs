@@ -20,7 +20,7 @@ impl Desk {
             Outcome::Is(_) | Outcome::Retyped(..) if busy.left && self.services.at(key).is_none() => self.read(key),
             Outcome::Is(record) => self.settle_as(key, *record, &busy),
             Outcome::Retyped(record, kind) => self.retyped(key, &record, &kind, &busy.job),
-            Outcome::Gone => self.settle_gone(key),
+            Outcome::Gone => self.gone(key, &busy, at),
             Outcome::Conflict => self.read_again(key, at),
             // That it is refused now does not say what became of the first attempt.
             Outcome::Refused(why) if !busy.unsure => self.refused(key, why, at),
@@ -91,9 +91,20 @@ impl Desk {
         }
     }
 
-    pub(super) fn settle_gone(&mut self, key: &ServiceKey) {
+    /// There is no such Service. If the watch still shows the one that the job was about, it is behind: nothing is
+    /// written until it has caught up.
+    fn gone(&mut self, key: &ServiceKey, busy: &Busy, at: Instant) {
+        let behind = !busy.left && self.services.at(key).is_some_and(|known| busy.is_about(&known.view.uid));
+        if behind {
+            self.excuse(key);
+            self.retry(key, Busy::with(Job::Read { service: key.clone() }), at);
+        } else {
+            self.settle_gone(key);
+        }
+    }
+
+    fn settle_gone(&mut self, key: &ServiceKey) {
         self.pauses.forget(key);
-        self.paces.remove(key);
         self.excuse(key);
         match self.services.at(key) {
             // A namesake has come meanwhile.
@@ -101,7 +112,10 @@ impl Desk {
                 self.enter(key);
                 self.enqueue(key);
             }
-            None => self.let_go(key),
+            None => {
+                self.paces.remove(key);
+                self.let_go(key);
+            }
         }
     }
 

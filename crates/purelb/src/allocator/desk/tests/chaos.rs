@@ -263,14 +263,14 @@ impl World {
             self.hear(usize::MAX);
             self.send(usize::MAX);
             if self.flying.is_empty() && self.news.is_empty() {
-                let Some(wake) = self.town.desk.next_wake() else { break };
+                let Some(wake) = self.town.desk.next_wake(self.town.at) else { break };
                 self.town.at = wake;
             }
             while !self.flying.is_empty() {
                 self.arrive(0, Fate::Answered);
             }
         }
-        assert_eq!(self.town.desk.next_wake(), None, "nothing is left to be tried again");
+        assert_eq!(self.town.desk.next_wake(self.town.at), None, "nothing is left to be tried again");
         let (served, waiting): (Vec<_>, Vec<_>) =
             self.town.api.balancers().into_iter().partition(|record| !record.view.addresses().is_empty());
         let pool = self.town.desk.book().slot("default").unwrap();

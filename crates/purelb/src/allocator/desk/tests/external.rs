@@ -107,7 +107,7 @@ fn without_a_record_no_ipam_is_asked_and_the_service_is_told_why() {
             town.settle();
         }
         assert!(asks(&mut town).is_empty());
-        town.at = town.desk.next_wake().expect("it is tried again");
+        town.at = town.desk.next_wake(town.at).expect("it is tried again");
     }
     assert!((8..40).contains(&calls), "{calls}");
     let told = &town.api.services["a"]["status"]["conditions"][0];
@@ -156,7 +156,7 @@ fn an_ipam_that_is_silent_is_asked_with_growing_pauses_and_at_once_when_it_answe
             town.done(&ask, silence());
         }
         town.settle();
-        town.at = town.desk.next_wake().expect("it is asked again");
+        town.at = town.desk.next_wake(town.at).expect("it is asked again");
         town.settle();
         assert!(calls < 40, "a hot loop");
     }
@@ -217,7 +217,7 @@ fn an_address_that_nobody_can_use_is_given_back_without_a_hot_loop() {
             town.settle();
         }
         assert!(calls < 60, "a hot loop");
-        town.at = town.desk.next_wake().expect("it is asked again");
+        town.at = town.desk.next_wake(town.at).expect("it is asked again");
         town.settle();
     }
     assert!(released > 3, "{released}");
@@ -301,6 +301,7 @@ fn rel_2_and_4_only_the_ipam_that_gave_is_told() {
     town.api.edit("l", json!({"metadata": {"annotations": {"purelb.io/allocated-from": "no such group"}}}));
     town.tell("l");
     town.settle();
+    assert!(asks(&mut town).is_empty(), "l still has its address");
     delete(&mut town, "l");
     assert_eq!(
         releases(&asks(&mut town)),
@@ -372,4 +373,47 @@ fn sts_7_an_ipam_is_asked_how_full_it_is_once_and_then_only_after_a_change() {
         drop(town.desk.statuses(town.now(), town.at));
         assert_eq!(counts(&mut town), 0, "warm");
     }
+}
+
+#[test]
+fn a_release_that_failed_is_not_waited_for_once_it_is_no_longer_due() {
+    let mut town = asking_town();
+    let ask = asks(&mut town).remove(0);
+    town.done(&ask, Outcome::Answer(Ok(addrs(&["192.0.2.1"]))));
+    town.settle();
+    delete(&mut town, "a");
+    let Some(Job::Release(release)) = asks(&mut town).pop() else { panic!() };
+    town.desk.done(Done::Released(release, Err("silence".to_owned())), town.now(), town.at);
+    assert!(town.desk.next_wake(town.at).is_some(), "it is told again");
+    // The namesake wants what was to be given back.
+    town.create("a");
+    town.settle();
+    let asked = asks(&mut town);
+    assert!(matches!(&asked[..], [Job::Ask { .. }]), "{asked:?}");
+    assert_eq!(town.desk.next_wake(town.at), None, "there is nothing to wait for but the answer");
+    delete(&mut town, "a");
+    town.done(&asked[0], Outcome::Answer(Ok(addrs(&["192.0.2.1"]))));
+    town.settle();
+    let Some(Job::Release(release)) = asks(&mut town).pop() else { panic!() };
+    town.desk.done(Done::Released(release, Ok(())), town.now(), town.at);
+    assert!(town.desk.externals.release_pauses.is_empty(), "nothing is remembered of who holds nothing");
+}
+
+#[test]
+fn what_finds_no_room_at_a_socket_is_waited_for_without_a_spin() {
+    let names: Vec<_> = (0..=externals::AT_ONCE).map(|n| format!("gone{n}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let mut town = Town::new(vec![group("default", 1, external("/a"), json!(null))], Api::default());
+    town.settle();
+    keep_record(&mut town, &mut Some(holders("default", "/a", &names)));
+    let Some(Job::Release(first)) = town.desk.next_external(town.at) else { panic!() };
+    town.desk.done(Done::Released(first, Err("silence".to_owned())), town.now(), town.at);
+    let hanging: Vec<_> = std::iter::from_fn(|| town.desk.next_external(town.at)).collect();
+    assert_eq!(hanging.len(), externals::AT_ONCE);
+    town.at = town.desk.next_wake(town.at).expect("the first is told again");
+    assert!(town.desk.next_external(town.at).is_none(), "there is no room");
+    assert_eq!(town.desk.next_wake(town.at), None, "room comes when a call ends, and not with time");
+    let Job::Release(hung) = &hanging[0] else { panic!() };
+    town.desk.done(Done::Released(hung.clone(), Ok(())), town.now(), town.at);
+    assert!(matches!(town.desk.next_external(town.at), Some(Job::Release(_))), "now there is");
 }

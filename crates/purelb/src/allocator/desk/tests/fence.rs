@@ -107,7 +107,7 @@ fn who_can_never_be_touched_keeps_others_waiting_once_and_not_for_good(#[case] t
             town.done(&job, outcome);
         }
         assert!(attempts < 20, "a hot loop");
-        town.at = town.desk.next_wake().expect("something is to happen").max(town.at);
+        town.at = town.desk.next_wake(town.at).expect("something is to happen").max(town.at);
     }
     let waited = town.at - begun;
     assert!(waited > LIFE_OF_A_WRITE && waited < LIFE_OF_A_WRITE * 2, "{waited:?}");

@@ -219,7 +219,7 @@ fn trouble_that_stays_is_met_with_growing_pauses(#[case] trouble: Outcome) {
             town.done(&job, outcome);
             assert!(patches < 40, "a hot loop");
         }
-        town.at = town.desk.next_wake().expect("it is tried again");
+        town.at = town.desk.next_wake(town.at).expect("it is tried again");
     }
     assert!(patches >= 8, "and again, {patches}");
 }
@@ -483,4 +483,58 @@ fn bug_16_a_sharer_that_waits_for_a_port_gets_it_when_it_is_dropped() {
     town.tell("a");
     town.settle();
     assert_eq!(town.api.addresses("b"), addrs(&["10.0.0.8"]));
+}
+
+#[test]
+fn a_service_that_is_gone_before_the_watch_tells_is_not_written_to_again_and_again() {
+    let mut town = Town::served("10.0.0.8/32", &[]);
+    town.create("a");
+    let last = town.delete("a");
+    let (mut writes, mut reads, end) = (0, 0, town.at + Duration::from_secs(60));
+    while town.at < end {
+        while let Some(job) = town.job() {
+            if is_read(&job) {
+                reads += 1
+            } else {
+                writes += 1
+            }
+            assert!(writes + reads < 20, "a hot loop");
+            let outcome = town.carry_out(&job);
+            assert!(matches!(outcome, Outcome::Gone));
+            town.done(&job, outcome);
+        }
+        town.at = town.desk.next_wake(town.at).expect("the watch may be behind for long");
+    }
+    assert_eq!(writes, 1);
+    town.tell_gone(last);
+    town.settle();
+    assert!(town.desk.book().holding("test/a").is_none());
+    town.create("b");
+    town.settle();
+    assert_eq!(town.api.addresses("b"), addrs(&["10.0.0.8"]));
+}
+
+#[test]
+fn bug_13_a_namesake_that_the_watch_shows_is_served_though_its_forerunner_is_gone() {
+    let mut town = Town::served("10.0.0.8/29", &[]);
+    town.create("a");
+    let write = town.job().unwrap();
+    let last = town.delete("a");
+    let gone = town.carry_out(&write);
+    town.tell_gone(last);
+    town.create("a");
+    town.done(&write, gone);
+    town.settle();
+    assert_eq!(town.api.addresses("a"), addrs(&["10.0.0.8"]));
+}
+
+#[test]
+fn without_room_for_jobs_a_pause_that_is_over_costs_no_spin() {
+    let mut town = Town::served("10.0.0.8/29", &[]);
+    town.create("a");
+    let write = town.job().unwrap();
+    town.done(&write, UNKNOWN());
+    town.at = town.desk.next_wake(town.at).expect("it is sent again");
+    assert_eq!(town.desk.next_wake(town.at), None, "when there is room, and not at a time");
+    assert!(town.job().is_some());
 }
