@@ -28,7 +28,7 @@ pub use choose::{Candidate, Choice, choose};
 pub use import::{import_matches, imported, imports};
 pub use node::{NodeBgp, NodeFacts, Secrets, Session, for_node, wanted_secrets};
 pub use password::Password;
-pub use router_id::{RouterIdSource, RouterIdWish, router_id};
+pub use router_id::{RouterIdSource, RouterIdWish, awaits_addresses, router_id};
 pub use selector::{Operator, Requirement, Selector};
 
 /// The port of BGP.

@@ -56,6 +56,13 @@ pub enum Guard {
     Peer,
 }
 
+impl Guard {
+    /// Whether the address itself must not be announced; of the others only no aggregate may capture the traffic.
+    pub fn forbids(self) -> bool {
+        matches!(self, Self::Node | Self::Gateway | Self::ApiServer)
+    }
+}
+
 /// Where an address came from, as far as the groups and the Service still tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin<'a> {
@@ -83,7 +90,7 @@ pub struct Surroundings<'a> {
 
 /// Decides where an address goes. `before` is the prefix length it has on the virtual interface, for an orphan to keep.
 pub fn place(addr: IpAddr, origin: Origin<'_>, before: Option<u8>, around: &Surroundings<'_>) -> Spot {
-    if let Some(guard) = around.guarded.get(&addr) {
+    if let Some(guard) = around.guarded.get(&addr).filter(|guard| guard.forbids()) {
         return Spot::Nowhere(Reason::AddressReserved { addr, what: guard.to_string() });
     }
     if let Some((link, prefix)) = around.serving.spot(addr) {

@@ -185,17 +185,33 @@ pub fn adopt(links: &Links) -> Vec<Step> {
     let virtuals = links.by_index.iter().filter(|(_, link)| link.is_virtual());
     let ours = virtuals.flat_map(|(index, link)| link.addrs.iter().map(|held| (*index, held)));
     ours.filter(|(_, held)| held.protocol == OUR_PROTOCOL && held.valid_until.is_some())
-        .map(|(link, held)| Step::PutAddr {
-            link,
-            addr: held.addr,
-            prefix: held.prefix,
-            no_prefix_route: held.no_prefix_route,
-            no_dad: held.no_dad,
-            valid: None,
-            preferred: 0,
-            refresh: true,
-        })
+        .map(|(link, held)| refreshed(link, held, None))
         .collect()
+}
+
+/// The inverse of [`adopt`], for an agent that stops before the API server has answered: what carries our mark on virtual
+/// interfaces ends after this time, or at once where there is none. What is on NICs goes at once, as always.
+pub fn depart(links: &Links, stay: Option<Duration>, now: Moment) -> Vec<Step> {
+    let all = links.by_index.iter().filter(|(_, link)| link.name != IPVS_LINK);
+    let all = all.flat_map(|(index, link)| link.addrs.iter().map(move |held| (*index, link, held)));
+    let ours = all.filter(|(_, _, held)| held.protocol == OUR_PROTOCOL);
+    ours.filter_map(|(link, on, held)| match stay.filter(|_| on.is_virtual()) {
+        None => Some(Step::DropAddr { link, addr: held.addr, prefix: held.prefix, why: Why::Shutdown }),
+        // What ends anyway is left to end.
+        Some(_) if held.valid_until.is_some() => None,
+        Some(span) => {
+            let valid = whole_seconds(now, now + span);
+            Some(refreshed(link, held, Some(valid)))
+        }
+    })
+    .collect()
+}
+
+/// The step that gives an address another lifetime and changes nothing else.
+fn refreshed(link: u32, held: &HeldAddr, valid: Option<u32>) -> Step {
+    let HeldAddr { addr, prefix, no_prefix_route, no_dad, .. } = *held;
+    let preferred = valid.unwrap_or(0);
+    Step::PutAddr { link, addr, prefix, no_prefix_route, no_dad, valid, preferred, refresh: true }
 }
 
 /// The interface kube-proxy keeps its own addresses on. It is never touched.

@@ -519,6 +519,30 @@ pub enum Reason {
         link: String,
     },
 
+    /// The virtual interface, which somebody else deletes again and again.
+    #[error(
+        "somebody keeps deleting the interface {link}; it is made again with growing pauses; find out who manages it \
+         (NetworkManager, systemd-networkd, a script) and exclude it there"
+    )]
+    InterfaceKeepsDisappearing {
+        /// The interface.
+        link: String,
+    },
+
+    /// The kernel does not make the virtual interface, or does not switch it on.
+    #[error(
+        "node {node} cannot have the interface {link} as it should be, and announces no virtual address: {problem}; load \
+         the kernel module dummy or ifb, and give the agent the capability NET_ADMIN"
+    )]
+    InterfaceRefused {
+        /// The node.
+        node: String,
+        /// The interface.
+        link: String,
+        /// What the kernel said.
+        problem: String,
+    },
+
     /// An IPv6 address that another host answers for.
     #[error("another host on {link} has {addr} already (duplicate address detection failed); find it and take it off")]
     AddressDuplicate {
@@ -839,6 +863,16 @@ pub enum Reason {
     /// A Secret that does not exist.
     #[error("Secret {secret} does not exist, so that there is no password and no session; create it")]
     SecretMissing {
+        /// Namespace and name.
+        secret: String,
+    },
+
+    /// A Secret of which nobody knows yet whether it exists.
+    #[error(
+        "Secret {secret} could not be read yet, so that nobody knows the password and there is no session; it is tried again, \
+         and the agent's log has the API server's words: check that the Role of the agents may get Secrets"
+    )]
+    SecretUnread {
         /// Namespace and name.
         secret: String,
     },

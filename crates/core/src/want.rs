@@ -175,6 +175,13 @@ pub enum Change {
         /// What the kernel said, in a sentence.
         problem: String,
     },
+    /// What the kernel refused to do to interfaces is done, or no longer needed.
+    LinkRestored,
+    /// Somebody keeps deleting the virtual interface; made again with growing pauses.
+    LinkMeddled {
+        /// Which interface, in a sentence.
+        reason: Reason,
+    },
     /// What to do about a Service's externalTrafficPolicy has changed.
     Policy {
         /// The Service.
@@ -373,6 +380,13 @@ impl State {
     /// What the kernel last said of an address that it refuses to hold or to let go.
     pub fn problem(&self, addr: IpAddr) -> Option<&str> {
         self.repairs.problem(addr)
+    }
+
+    /// What the kernel last said of the virtual interface, while it refuses to make it or to switch it on.
+    pub fn link_problem(&self) -> Option<&str> {
+        let name = self.desired.virtual_link.as_deref()?;
+        let (_, link) = self.sight.links.as_ref()?.named(name).unzip();
+        self.repairs.link_problem().filter(|_| link.is_none_or(|link| !link.up))
     }
 
     /// Whether any local address is on a NIC of this node, wished or not.

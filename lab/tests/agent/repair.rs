@@ -10,11 +10,13 @@ use crate::groups;
 use crate::local_addresses::{length, ranking};
 use crate::story::Story;
 
-/// What the spec allows; the promise is a tenth of it, and is printed.
+/// What the spec allows each time.
 const SOON: Duration = Duration::from_secs(1);
+/// What we promise; of several times the best shows it, whatever else the machine does meanwhile.
+const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// Does this to a node and waits until it has both addresses again, on an interface that is up.
-async fn repaired(story: &Story, node: &str, command: &str, addresses: &[IpAddr]) -> Result<()> {
+/// Does this to a node and waits until it has both addresses again, on an interface that is up; tells how long it took.
+async fn repaired(story: &Story, node: &str, command: &str, addresses: &[IpAddr]) -> Result<Duration> {
     let node = &story.site().node(node)?.namespace;
     node.batch(&format!("{command}\n"))?;
     let began = Instant::now();
@@ -29,10 +31,10 @@ async fn repaired(story: &Story, node: &str, command: &str, addresses: &[IpAddr]
     let took = began.elapsed();
     println!("repaired {took:?} after `ip {command}`");
     assert!(took < SOON, "{command}: {took:?}");
-    Ok(())
+    Ok(took)
 }
 
-// Each node is hurt once in a story: what is deleted again and again comes back ever later.
+// On each node an address is deleted once in a story: what is deleted again and again comes back ever later.
 
 #[tokio::test]
 async fn i06_addresses_come_back() -> Result<()> {
@@ -41,9 +43,14 @@ async fn i06_addresses_come_back() -> Result<()> {
     let addresses = story.service("web", "remote", json!({})).await?;
     story.everywhere(addresses[0], 32).await?;
     story.everywhere(addresses[1], 128).await?;
-    repaired(&story, "node-a", &format!("addr del {}/32 dev kube-lb0", addresses[0]), &addresses).await?;
-    repaired(&story, "node-b", &format!("addr del {}/128 dev kube-lb0", addresses[1]), &addresses).await?;
-    repaired(&story, "node-c", "addr flush dev kube-lb0", &addresses).await?;
+    let mut best = repaired(&story, "node-c", "addr flush dev kube-lb0", &addresses).await?;
+    for node in ["node-a", "node-b"] {
+        for (address, length) in addresses.iter().zip([32, 128]) {
+            let command = format!("addr del {address}/{length} dev kube-lb0");
+            best = best.min(repaired(&story, node, &command, &addresses).await?);
+        }
+    }
+    assert!(best < AT_ONCE, "the best of five took {best:?}");
     story.everywhere(addresses[0], 32).await?;
     story.everywhere(addresses[1], 128).await?;
     story.close().await

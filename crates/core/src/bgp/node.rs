@@ -57,8 +57,14 @@ pub fn wanted_secrets(configuration: &Configuration) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Finds out what a configuration means for a node, given the Secrets of its namespace as far as they exist.
-pub fn for_node(configuration: &Configuration, node: &NodeFacts, secrets: &Secrets) -> NodeBgp {
+/// Finds out what a configuration means for a node, given the Secrets of its namespace as far as they exist, and the names
+/// of those that could not be read: whether they exist is not known.
+pub fn for_node(
+    configuration: &Configuration,
+    node: &NodeFacts,
+    secrets: &Secrets,
+    unread: &BTreeSet<String>,
+) -> NodeBgp {
     let selected: Vec<_> =
         configuration.neighbors.iter().filter(|neighbor| neighbor.nodes.matches(&node.labels)).collect();
     let mut problems = Vec::new();
@@ -67,7 +73,7 @@ pub fn for_node(configuration: &Configuration, node: &NodeFacts, secrets: &Secre
     }
     let mut sessions: Vec<Session> = Vec::new();
     for neighbor in selected {
-        match session(configuration, neighbor, secrets, &sessions) {
+        match session(configuration, neighbor, (secrets, unread), &sessions) {
             Ok(session) => sessions.push(session),
             Err(problem) => problems.push(*problem),
         }
@@ -78,7 +84,7 @@ pub fn for_node(configuration: &Configuration, node: &NodeFacts, secrets: &Secre
 fn session(
     configuration: &Configuration,
     neighbor: &Neighbor,
-    secrets: &Secrets,
+    secrets: (&Secrets, &BTreeSet<String>),
     before: &[Session],
 ) -> Result<Session, Box<Problem>> {
     let field = |name: &str| format!("{}.config.{name}", neighbor.path);
@@ -103,10 +109,14 @@ fn session(
 fn from_secret(
     namespace: &str,
     (name, key, optional): (&str, &str, bool),
-    secrets: &Secrets,
+    (secrets, unread): (&Secrets, &BTreeSet<String>),
 ) -> Result<Option<Password>, Reason> {
     let full_name = || format!("{namespace}/{name}");
     let missing = |reason| if optional { Ok(None) } else { Err(reason) };
+    // Even an optional password must not be left away by mistake.
+    if unread.contains(name) {
+        return Err(Reason::SecretUnread { secret: full_name() });
+    }
     let Some(entries) = secrets.get(name) else {
         return missing(Reason::SecretMissing { secret: full_name() });
     };
@@ -148,18 +158,19 @@ mod tests {
         };
         let here = Neighbor { nodes: rack("1"), ..neighbor(0, "192.0.2.254") };
         let there = Neighbor { nodes: rack("2"), ..neighbor(1, "198.51.100.254") };
-        let found = for_node(&with(vec![here.clone(), there.clone()]), &node("node-1"), &Secrets::new());
+        let found =
+            for_node(&with(vec![here.clone(), there.clone()]), &node("node-1"), &Secrets::new(), &BTreeSet::new());
         assert_eq!(found.sessions, [Session { neighbor: here, password: None }]);
         assert_eq!(problems(&found), []);
-        let found = for_node(&with(vec![there]), &node("node-1"), &Secrets::new());
+        let found = for_node(&with(vec![there]), &node("node-1"), &Secrets::new(), &BTreeSet::new());
         assert_eq!(problems(&found), [("spec.neighbors", "NoMatchingNeighbors")]);
-        assert_eq!(problems(&for_node(&with(vec![]), &node("node-1"), &Secrets::new())), []);
+        assert_eq!(problems(&for_node(&with(vec![]), &node("node-1"), &Secrets::new(), &BTreeSet::new())), []);
     }
 
     #[test]
     fn of_two_neighbors_with_one_address_the_first_counts() {
         let twice = with(vec![neighbor(0, "192.0.2.254"), neighbor(1, "192.0.2.254")]);
-        let found = for_node(&twice, &node("node-1"), &Secrets::new());
+        let found = for_node(&twice, &node("node-1"), &Secrets::new(), &BTreeSet::new());
         assert_eq!(found.sessions.len(), 1);
         assert_eq!(problems(&found), [("spec.neighbors[1].config.neighborAddress", "NeighborDuplicate")]);
     }
@@ -168,7 +179,7 @@ mod tests {
     fn a_password_comes_from_its_secret_or_there_is_no_session() {
         let field = "spec.neighbors[0].config.authPasswordSecretRef";
         let look = |optional, secrets: &Secrets| {
-            let found = for_node(&with(vec![secured(optional)]), &node("node-1"), secrets);
+            let found = for_node(&with(vec![secured(optional)]), &node("node-1"), secrets, &BTreeSet::new());
             let reason = found.problems.first().map(|problem| {
                 assert_eq!(problem.field, field);
                 problem.reason.name()
@@ -184,5 +195,17 @@ mod tests {
         assert_eq!(look(true, &secrets("other", "opensesame")), (Some(None), None), "optional");
         assert_eq!(look(true, &secrets("password", "")), (None, Some("PasswordUnusable")), "there, and of no use");
         assert_eq!(wanted_secrets(&with(vec![secured(true), neighbor(1, "192.0.2.1")])), BTreeSet::from(["bgp"]));
+    }
+
+    #[test]
+    fn a_secret_that_could_not_be_read_is_not_taken_for_one_that_does_not_exist() {
+        let unread = BTreeSet::from(["bgp".to_owned()]);
+        for optional in [false, true] {
+            let found = for_node(&with(vec![secured(optional)]), &node("node-1"), &Secrets::new(), &unread);
+            assert_eq!(found.sessions, [], "no session goes without its password");
+            assert_eq!(problems(&found), [("spec.neighbors[0].config.authPasswordSecretRef", "SecretUnread")]);
+        }
+        let others = for_node(&with(vec![neighbor(1, "192.0.2.1")]), &node("node-1"), &Secrets::new(), &unread);
+        assert_eq!(others.sessions.len(), 1, "others do not wait for it");
     }
 }

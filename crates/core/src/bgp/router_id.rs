@@ -97,6 +97,14 @@ pub fn router_id(configuration: &Configuration, node: &NodeFacts) -> Result<(Ipv
     }
 }
 
+/// Whether the identifier hangs on the node's addresses, and nobody has written any into the Node yet.
+///
+/// Whoever does not wait goes by another identifier a moment later, and every session begins anew.
+pub fn awaits_addresses(configuration: &Configuration, node: &NodeFacts) -> bool {
+    let elsewhere = matches!(configuration.router_id, RouterIdWish::Explicit(_) | RouterIdWish::Annotation(_));
+    !elsewhere && node.internal.is_empty() && node.external.is_empty()
+}
+
 /// The first address that can be an identifier.
 fn first(addresses: &[IpAddr]) -> Option<Ipv4Addr> {
     addresses.iter().find_map(|addr| match addr.to_canonical() {

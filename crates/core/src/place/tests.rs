@@ -273,10 +273,15 @@ fn an_address_that_no_group_explains_any_more_stays_as_it_is() {
 #[case::network("192.168.1.0", "network or broadcast address of 192.168.1.0/24")]
 #[case::broadcast("192.168.1.255", "network or broadcast address of 192.168.1.0/24")]
 #[case::anycast("fd00:1::", "network or broadcast address of fd00:1::/64")]
-#[case::dns("10.8.0.53", "address of a DNS server")]
 fn i16_b11_what_belongs_to_somebody_else_is_refused(#[case] addr: &str, #[case] what: &str) {
     let refused = Spot::Nowhere(Reason::AddressReserved { addr: ip(addr), what: what.into() });
     assert_eq!(spot(addr, vec![], None, None, None), refused);
+}
+
+#[test]
+fn b11_a_dns_server_may_be_a_service_of_ours() {
+    let groups = remote("10.8.0.53-10.8.0.53", "10.8.0.0/24", "/32");
+    assert_eq!(spot("10.8.0.53", groups, None, None, None), Spot::Virtual { prefix: 32 });
 }
 
 #[rstest]

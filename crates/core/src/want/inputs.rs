@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::group::Group;
+use crate::links::{Link, LinkKind};
 use crate::place::{Guard, LinkChoice, Origins};
+use crate::plan::IPVS_LINK;
 use crate::pool::ServiceKey;
 use crate::reason::Reason;
 use crate::want::{AgentService, Leaving, Setup, State};
@@ -87,6 +89,8 @@ impl State {
     fn enlist(&mut self, addr: IpAddr, key: &str, service: Option<&Arc<AgentService>>) {
         // While its Service still explains it, what is ours is remembered.
         self.remember(addr);
+        // It may be somebody else's too, who is then not in the way.
+        self.around.stale |= self.by_addr.contains_key(&addr) != service.is_some() && self.is_somebodys(addr);
         let others = self.holders(addr).iter().filter(|there| *there.key != *key);
         let mut holders: Vec<_> = others.chain(service).cloned().collect();
         holders.sort_by(|a, b| a.key.cmp(&b.key));
@@ -95,6 +99,14 @@ impl State {
         } else {
             self.by_addr.insert(addr, holders.into());
         }
+    }
+
+    /// Whether an address is guarded, or on an interface that is no NIC and not ours.
+    fn is_somebodys(&self, addr: IpAddr) -> bool {
+        let elsewhere =
+            |link: &Link| link.kind != LinkKind::Other && link.name != IPVS_LINK && !self.is_virtual_name(&link.name);
+        let shown = self.sight.shown(addr).iter().filter_map(|(link, _)| self.sight.link(*link));
+        self.told_guarded.contains_key(&addr) || shown.into_iter().any(elsewhere)
     }
 
     /// The nodes on which a Service has ready endpoints.

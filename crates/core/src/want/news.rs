@@ -85,6 +85,10 @@ impl State {
         for held in addrs {
             self.hear_addr_gone(index, held.addr, held.prefix, now);
         }
+        let name = self.link_name(index);
+        if self.desired.virtual_link.as_deref() == Some(&*name) && self.repairs.link_undone(now) {
+            self.changes.push(Change::LinkMeddled { reason: Reason::InterfaceKeepsDisappearing { link: name } });
+        }
         self.enter(LinkNews::LinkGone(index));
         self.around.stale = true;
         self.work.links = true;

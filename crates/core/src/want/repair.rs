@@ -30,6 +30,8 @@ pub(super) struct Repairs {
     refreshes: BTreeMap<IpAddr, (Moment, u32)>,
     troubles: BTreeMap<IpAddr, Trouble>,
     link_trouble: Option<Trouble>,
+    /// Somebody deletes the virtual interface.
+    link_undone: Option<Trouble>,
 }
 
 /// What was done to an address; an entry with nothing in it is removed.
@@ -142,12 +144,21 @@ impl Repairs {
 
     /// Whether interfaces are to be left alone for now.
     pub fn links_paused(&self, now: Moment) -> bool {
-        self.links_in_flight > 0 || self.link_trouble.as_ref().is_some_and(|trouble| trouble.until > now)
+        self.links_in_flight > 0 || self.links_until().is_some_and(|until| until > now)
     }
 
-    /// When interfaces may be tried again, if the kernel refused them.
+    /// When interfaces may be tried again, if the kernel refused them or somebody deletes them. While an answer is on
+    /// its way there is nothing to wake up for.
     pub fn links_until(&self) -> Option<Moment> {
-        self.link_trouble.as_ref().map(|trouble| trouble.until)
+        let troubles = [&self.link_trouble, &self.link_undone].into_iter().flatten();
+        troubles.map(|trouble| trouble.until).max().filter(|_| self.links_in_flight == 0)
+    }
+
+    /// Somebody deleted the virtual interface. Says whether it is time to complain: when it happens again.
+    pub fn link_undone(&mut self, now: Moment) -> bool {
+        let trouble = self.link_undone.get_or_insert_with(|| Trouble::new(now));
+        trouble.again(now, true);
+        trouble.tries == 2
     }
 
     /// Somebody took an address off. Says whether it is time to complain: when it happens again.
@@ -176,9 +187,14 @@ impl Repairs {
         new
     }
 
-    /// A step for an interface went well.
-    pub fn link_settled(&mut self) {
-        self.link_trouble = None;
+    /// Interfaces are as they should be, or a step for one went well. Says whether the kernel had refused something.
+    pub fn link_settled(&mut self) -> bool {
+        self.link_trouble.take().is_some()
+    }
+
+    /// What the kernel last said of an interface that it refuses.
+    pub fn link_problem(&self) -> Option<&str> {
+        self.link_trouble.as_ref()?.problem.as_deref()
     }
 
     /// An address is refreshed once more. Says whether that is too often: the kernel does not keep what it is told.

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use crate::links::Links;
 use crate::moment::Moment;
-use crate::plan::{Ownership, Planner, Step, WantedAddr, plan};
+use crate::plan::{Ownership, Planner, Step, WantedAddr, depart, plan};
 use crate::reason::Reason;
-use crate::want::{Change, State, Taken, Telling};
+use crate::want::{Change, Leaving, State, Taken, Telling};
 
 impl State {
     /// Has an address compared with the kernel; what must go comes first, what goes on a NIC second.
@@ -40,10 +40,13 @@ impl State {
     /// Nothing is told twice until [`State::applied`] was called for it. Empty while not enough is known.
     pub fn steps(&mut self, now: Moment, most: usize) -> Vec<Step> {
         if !self.is_ready() {
-            return Vec::new();
+            return self.steps_to_leave(now);
         }
-        let Planned { addrs, paused, waiting, links, steps } = self.plan_next(now, most);
+        let Planned { addrs, paused, waiting, links, links_right, steps } = self.plan_next(now, most);
         self.work.links &= !links;
+        if links_right {
+            self.link_settled();
+        }
         self.forget_planned(&addrs);
         for addr in addrs {
             self.remember(addr);
@@ -65,6 +68,28 @@ impl State {
                 self.refused(*addr, *link, "the kernel does not keep what it is told".to_owned(), false, now);
             }
         }
+        steps
+    }
+
+    /// What an agent that is told to stop does although it never came to know enough: [`crate::plan::adopt`] is taken
+    /// back, so that nothing stays for ever.
+    fn steps_to_leave(&mut self, now: Moment) -> Vec<Step> {
+        let (Some(how), Some(links)) = (self.leaving, &self.sight.links) else { return Vec::new() };
+        let stay = if let Leaving::Stay(span) = how { Some(span) } else { None };
+        let mut steps = depart(links, stay, now);
+        steps.retain(|step| match step {
+            Step::PutAddr { addr, .. } | Step::DropAddr { addr, .. } => {
+                !self.repairs.is_in_flight(*addr) && self.repairs.paused(*addr, || true, now).is_none()
+            }
+            _ => true,
+        });
+        if how == Leaving::Go && !self.repairs.links_paused(now) {
+            let own = Ownership { is_ours: &|_, _| false, why: &|addr| self.why(addr), waits: &|_, _| false };
+            let mut planner = Planner::new(&self.desired, links, now, own);
+            planner.links();
+            steps.extend(planner.finish());
+        }
+        steps.iter().for_each(|step| self.repairs.sent(step));
         steps
     }
 
@@ -103,6 +128,7 @@ impl State {
         next.links = self.work.links && !self.repairs.links_paused(now);
         if next.links {
             planner.links();
+            next.links_right = planner.len() == 0;
         }
         for addr in self.work.unplanned.iter().flatten().filter(|addr| !self.repairs.is_in_flight(**addr)) {
             if planner.len() >= most {
@@ -136,7 +162,7 @@ impl State {
                 let (name, problem) = (self.link_name(*link), "it does not stay switched on".to_owned());
                 self.link_refused(name, problem, now);
             }
-            (Step::MakeLink { .. } | Step::SetUp { .. } | Step::DropLink { .. }, Ok(())) => self.repairs.link_settled(),
+            (Step::MakeLink { .. } | Step::SetUp { .. } | Step::DropLink { .. }, Ok(())) => self.link_settled(),
             (Step::MakeLink { name }, Err(problem)) => self.link_refused(name.clone(), problem, now),
             (Step::SetUp { link } | Step::DropLink { link }, Err(_)) if self.sight.link(*link).is_none() => {
                 self.work.links = true;
@@ -163,6 +189,12 @@ impl State {
         self.work.links = true;
         if self.repairs.link_refused(problem.clone(), now) {
             self.changes.push(Change::LinkFailed { link, problem });
+        }
+    }
+
+    fn link_settled(&mut self) {
+        if self.repairs.link_settled() {
+            self.changes.push(Change::LinkRestored);
         }
     }
 
@@ -253,5 +285,7 @@ struct Planned {
     waiting: Vec<IpAddr>,
     /// Whether interfaces were planned.
     links: bool,
+    /// Whether they are all as they should be.
+    links_right: bool,
     steps: Vec<Step>,
 }

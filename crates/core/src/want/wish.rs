@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::{AddressOptions, AgentConfig, Garp};
+use crate::links::{Link, LinkKind};
 use crate::moment::Moment;
 use crate::place::{Guard, Origin, Serving, Spot, Surroundings, place};
 use crate::plan::{IPVS_LINK, Lifetime, WantedAddr, Why};
@@ -49,7 +50,9 @@ impl State {
     pub fn next_wake(&self) -> Option<Moment> {
         let fence = self.lease.fence.filter(|_| !self.work.mine.is_empty());
         let alarm = self.work.alarms.first().map(|(moment, _)| *moment);
-        [self.members.next_wake(), fence, alarm, self.repairs.links_until()].into_iter().flatten().min()
+        // What is due already was planned with the last look.
+        let links = self.repairs.links_until().filter(|until| self.work.links && *until > self.work.looked);
+        [self.members.next_wake(), fence, alarm, links].into_iter().flatten().min()
     }
 
     /// Marks addresses whose time has come.
@@ -92,18 +95,29 @@ impl State {
     /// What must not be announced: as told, the gateways, and this node's own addresses.
     fn guarded_addresses(&self) -> BTreeMap<IpAddr, Guard> {
         let mut guarded = self.told_guarded.clone();
+        // A DNS server, an API server or a peer that is a Service of ours is not captured but announced.
+        guarded.retain(|addr, guard| guard.forbids() || !self.by_addr.contains_key(addr));
         let Some(links) = &self.sight.links else { return guarded };
+        // Who is a gateway or a Node beside something else must not be announced all the same.
         for gateway in links.default_routes.iter().filter_map(|route| route.gateway) {
-            guarded.entry(gateway).or_insert(Guard::Gateway);
+            let known = guarded.entry(gateway).or_insert(Guard::Gateway);
+            *known = if known.forbids() { *known } else { Guard::Gateway };
         }
         let own = links.by_index.iter().filter(|(_, link)| link.name != IPVS_LINK && !self.is_virtual_name(&link.name));
         for (index, link) in own {
             let theirs = link.addrs.iter().filter(|held| !self.is_ours(*index, held));
-            for held in theirs.filter(|held| !is_link_local(held.addr)) {
-                guarded.entry(held.addr).or_insert(Guard::Node);
+            for held in theirs.filter(|held| !is_link_local(held.addr) && !self.is_doubled(link, held.addr)) {
+                let known = guarded.entry(held.addr).or_insert(Guard::Node);
+                *known = if known.forbids() { *known } else { Guard::Node };
             }
         }
         guarded
+    }
+
+    /// Whether a Service's address is also where no neighbour can ask for it: somebody else serves it there too, such as
+    /// a proxy. A Node's own address is known from its status.
+    fn is_doubled(&self, link: &Link, addr: IpAddr) -> bool {
+        matches!(link.kind, LinkKind::Dummy | LinkKind::Ifb | LinkKind::Loopback) && self.by_addr.contains_key(&addr)
     }
 
     /// Brings the wish for one address up to date.
@@ -233,11 +247,11 @@ impl State {
         let lifetime = match (&allowed, adopted) {
             (Ok(fence), _) => self.nic_lifetime(addr, *fence, config),
             // A predecessor left it with a lifetime: it neither grows nor ends before time.
-            (Err(_), Some(until)) if now < self.keep_until(until) => kept_lifetime(addr, until),
+            (Err(_), Some(left)) if now < self.keep_until(left) => left,
             (Err(wait), _) => return (not_yet(*wait), None),
         };
-        if let (Err(_), Some(until)) = (&allowed, adopted) {
-            self.work.alarms.insert((self.keep_until(until), addr));
+        if let (Err(_), Some(left)) = (&allowed, adopted) {
+            self.work.alarms.insert((self.keep_until(left), addr));
         }
         let no_dad = addr.is_ipv6() && holders.iter().any(|service| service.skip_ipv6_dad);
         let no_prefix_route = config.on_nic.no_prefix_route.unwrap_or(true);
@@ -246,27 +260,32 @@ impl State {
         (verdict, Some(WantedAddr { link: name, prefix, no_prefix_route, no_dad, lifetime, tell }))
     }
 
-    /// When the kernel removes an address that a predecessor left here and that this process has not held yet.
-    fn adopted(&self, addr: IpAddr, link: u32, prefix: u8) -> Option<Moment> {
+    /// The lifetime of an address that a predecessor left here and that this process has not held yet.
+    fn adopted(&self, addr: IpAddr, link: u32, prefix: u8) -> Option<Lifetime> {
         if self.work.holding.contains(&addr) || self.repairs.has_put(addr) {
             return None;
         }
         let mut here = self.sight.shown(addr).iter().filter(|(on, held)| *on == link && held.prefix == prefix);
         let (_, held) = here.find(|(on, held)| self.is_ours(*on, held))?;
-        held.valid_until
+        Some(held.valid_until.map_or(Lifetime::Forever, |until| kept_lifetime(addr, until)))
     }
 
-    fn keep_until(&self, until: Moment) -> Moment {
-        until.min(self.lease.started.unwrap_or_default() + self.lease.hold)
+    /// Until when what a predecessor left is kept without a lease of our own.
+    fn keep_until(&self, left: Lifetime) -> Moment {
+        let most = self.lease.started.unwrap_or_default() + self.lease.hold;
+        match left {
+            Lifetime::Forever => most,
+            Lifetime::Until { valid, .. } => most.min(valid),
+        }
     }
 
     /// Until when this node may hold an address it is elected for; if not at all, when it may take it.
-    fn allowed(&mut self, case: Case<'_>, adopted: Option<Moment>) -> Result<Moment, Option<Moment>> {
+    fn allowed(&mut self, case: Case<'_>, adopted: Option<Lifetime>) -> Result<Moment, Option<Moment>> {
         let Case { addr, config, now, .. } = case;
         let fence = self.lease.fence.ok_or(None)?;
         // A lifetime up to a predecessor's fence says that nobody can have taken it since: holding goes on.
         let unbroken = config.on_nic.valid_lifetime.is_none()
-            && adopted.is_some_and(|until| now < until && until <= now + self.lease.hold);
+            && matches!(adopted, Some(Lifetime::Until { valid, .. }) if now < valid && valid <= now + self.lease.hold);
         if !unbroken && !self.work.holding.contains(&addr) {
             let claimed = self.is_by_claim(addr);
             let free =

@@ -43,8 +43,11 @@ pub struct ConfigurationNews {
 /// What was found when the Secrets that the configuration names were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretNews {
-    /// Those that were looked for.
+    /// Those of which it is known whether they are there.
     pub asked: BTreeSet<String>,
+    /// Those that were looked for in vain: nobody knows whether they are there.
+    #[serde(default)]
+    pub unread: BTreeSet<String>,
     /// Those that are there.
     pub found: Secrets,
 }
@@ -100,6 +103,9 @@ pub struct PeerNews {
     pub since: Option<i64>,
     /// Why it is not up, in a sentence.
     pub fault: Option<String>,
+    /// What kind of fault that is, in a word: sentences may quote what the peer says.
+    #[serde(default)]
+    pub kind: String,
     /// What does not work although it is up, in sentences.
     pub limits: Vec<String>,
     /// How long the peer keeps our routes when we leave without a word, in seconds.
@@ -110,6 +116,6 @@ pub struct PeerNews {
     pub heard: u64,
     /// How often the session fell.
     pub flaps: u64,
-    /// The notification that ended the last session, as `code/subcode`.
+    /// The last notification, sent or heard, as `code/subcode`.
     pub notification: Option<String>,
 }

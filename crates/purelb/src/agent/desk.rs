@@ -196,11 +196,12 @@ impl Desk {
         }
     }
 
-    /// Reports on BGP if it is time; answers with when to look again.
+    /// Counts and reports what BGP does if it is time; answers with when to look again.
     fn report(&mut self, now: Moment) -> Option<Moment> {
-        let (report, wake) = self.bgp.report_due(&self.state, &self.metrics.bgp, now);
+        let count = self.bgp.count(&self.state, &self.metrics.bgp, now);
+        let (report, wake) = self.bgp.report_due(&self.state, now);
         self.todo.report = report;
-        wake
+        count.into_iter().chain(wake).min()
     }
 
     /// The last report of this agent, if anybody may read it.

@@ -66,7 +66,8 @@ fn names_are_hashed_by_fnv_1a() {
 /// Worked out by hand: 0xbf9c_f968 = 3,214,735,720; modulo 65,534 and plus 1 it is 30,885 = 120 * 256 + 165.
 #[test]
 fn a_node_without_an_ipv4_address_goes_by_its_name() {
-    let node = NodeFacts { name: "foobar".to_owned(), ..NodeFacts::default() };
+    let internal = vec!["2001:db8::6".parse().unwrap()];
+    let node = NodeFacts { name: "foobar".to_owned(), internal, ..NodeFacts::default() };
     assert_eq!(resolve("", &node), Ok(("10.255.120.165".to_owned(), "hash-from-node-name")));
 }
 
@@ -81,4 +82,18 @@ fn a_hashed_identifier_is_inside_its_pool(#[case] pool: &str) {
         let pool = configuration.router_id_pool;
         assert!(pool.contains(&id) && id != pool.network() && id != pool.broadcast(), "{id} of {pool}");
     }
+}
+
+#[rstest]
+#[case::nothing("", true)]
+#[case::node_ip("${NODE_IP}", true)]
+#[case::external("${NODE_EXTERNAL_IP}", true)]
+#[case::explicit("10.0.0.9", false)]
+#[case::annotation("${node.annotations['example.org/router-id']}", false)]
+fn an_identifier_that_hangs_on_addresses_waits_for_the_first(#[case] text: &str, #[case] waits: bool) {
+    let configuration = Configuration { router_id: RouterIdWish::parse(text).unwrap(), ..configuration() };
+    let mut node = NodeFacts { name: "node-6".to_owned(), ..NodeFacts::default() };
+    assert_eq!(awaits_addresses(&configuration, &node), waits);
+    node.internal = vec!["2001:db8::6".parse().unwrap()];
+    assert!(!awaits_addresses(&configuration, &node), "of whichever family");
 }

@@ -231,6 +231,78 @@ fn i08_b11_kube_ipvs0_is_never_touched() {
 }
 
 #[test]
+fn i08_b14_an_address_that_is_also_on_a_dummy_or_the_loopback_is_announced_unless_it_is_a_nodes() {
+    let mut links = fresh_links();
+    links.by_index.insert(7, link("kube-dummy-if", LinkKind::Dummy, &["192.168.1.100/32", "10.9.0.1/32"]));
+    links.by_index.get_mut(&1).unwrap().addrs.push(HeldAddr::plain(ip("10.9.0.2"), 32));
+    links.by_index.get_mut(&1).unwrap().addrs.push(HeldAddr::plain(ip("10.9.0.3"), 32));
+    let mut node = Node::starting(ModelKernel::new(links));
+    node.sync(Setup::Config(config()));
+    node.state.set_guarded([(ip("10.9.0.3"), crate::place::Guard::Node)].into());
+    node.serve(svc("web", &["192.168.1.100", "10.9.0.1"]));
+    node.serve(svc("dsr", &["10.9.0.2"]));
+    node.serve(svc("greedy", &["10.9.0.3"]));
+    let (on_virtual, on_nic) = (node.on("kube-lb0"), node.on("eth0"));
+    assert_eq!(
+        (on_virtual, on_nic),
+        (vec!["10.9.0.1/32".into(), "10.9.0.2/32".into()], nic_and(&["192.168.1.100/24"]))
+    );
+    assert!(matches!(node.state.verdict(ip("10.9.0.3")), Some(Verdict::Nowhere(Reason::AddressReserved { .. }))));
+    // Without a Service it counts as the node's own again: no aggregate may capture it.
+    node.state.drop_service("test/dsr");
+    node.state.set_groups(vec![far("/30", "/128")]);
+    node.rest();
+    assert!(matches!(node.state.verdict(ip("10.9.0.1")), Some(Verdict::Nowhere(Reason::AggregateCaptures { .. }))));
+    assert_eq!(node.on("kube-dummy-if"), ["10.9.0.1/32", "192.168.1.100/32"]);
+}
+
+#[test]
+fn b11_a_service_may_be_the_nodes_name_server_and_its_siblings_stay_but_a_gateway_may_not() {
+    use crate::place::Guard;
+    let mut node = Node::up();
+    node.state.set_groups(vec![far("default", "default")]);
+    node.state.set_guarded([(ip("10.9.0.53"), Guard::DnsServer), (ip("192.168.1.1"), Guard::DnsServer)].into());
+    node.serve(svc("web", &["10.9.0.1"]));
+    assert!(matches!(node.state.verdict(ip("10.9.0.1")), Some(Verdict::Nowhere(Reason::AggregateCaptures { .. }))));
+    node.serve(svc("dns", &["10.9.0.53"]));
+    assert_eq!(node.on("kube-lb0"), ["10.9.0.1/24", "10.9.0.53/24"]);
+    node.serve(svc("gateway", &["192.168.1.1"]));
+    assert!(matches!(node.state.verdict(ip("192.168.1.1")), Some(Verdict::Nowhere(Reason::AddressReserved { .. }))));
+}
+
+#[test]
+fn b10_a_permanent_local_address_is_kept_over_a_restart_until_the_lease_can_be_renewed_again() {
+    let on_nic = AddressOptions { valid_lifetime: Some(0), ..AddressOptions::default() };
+    let permanent = AgentConfig { on_nic, ..config() };
+    let mut before = Node::up();
+    before.state.set_setup(Setup::Config(permanent.clone())).unwrap();
+    before.serve(svc("web", &["192.168.1.100"]));
+    assert_eq!(before.held("eth0", "192.168.1.100").valid_until, None);
+    let restarted = || {
+        let mut node = Node::starting(before.kernel.clone());
+        node.version = before.version;
+        node.state.set_setup(Setup::Config(permanent.clone())).unwrap();
+        node.state.set_service(svc("web", &["192.168.1.100"]));
+        let subnets = ["192.168.1.0/24".parse().unwrap()].into();
+        node.state.hear_leases(vec![node.lease("node-a", &subnets, Some(0))], node.now);
+        node.state.set_synced(true);
+        node.rest();
+        node
+    };
+    let mut node = restarted();
+    assert_eq!((node.on("eth0"), node.history.len()), (nic_and(&["192.168.1.100/24"]), 0), "before the first renewal");
+    node.renew();
+    node.pass(seconds(5));
+    assert_eq!(
+        (node.on("eth0"), node.held("eth0", "192.168.1.100").valid_until),
+        (nic_and(&["192.168.1.100/24"]), None)
+    );
+    let mut node = restarted();
+    node.pass(LEASE);
+    assert_eq!(node.on("eth0"), nic_and(&[]), "without a lease it goes in the end");
+}
+
+#[test]
 fn b21_an_address_of_ours_left_alone_on_a_nic_keeps_no_subnet() {
     let mut node = Node::up();
     node.serve(svc("web", &["192.168.1.100"]));

@@ -169,3 +169,44 @@ fn what_must_go_goes_before_what_comes() {
     let steps = node.state.steps(node.now, 10);
     assert!(matches!(steps[0], Step::DropAddr { .. }) && steps.len() <= 11, "{steps:?}");
 }
+
+#[test]
+fn an_interface_that_is_refused_and_then_no_longer_wanted_keeps_nobody_awake() {
+    let mut node = Node::starting(ModelKernel::new(fresh_links()));
+    node.refuse = |step| matches!(step, Step::MakeLink { .. });
+    node.sync(Setup::Config(config()));
+    assert!(node.state.link_problem().is_some());
+    assert!(node.state.next_wake().is_some_and(|wake| wake > node.now), "it is tried again");
+    node.state.set_setup(Setup::None).unwrap();
+    node.pass(seconds(1));
+    assert_eq!(node.state.link_problem(), None);
+    assert!(node.changes.contains(&Change::LinkRestored));
+    assert!(node.state.next_wake().is_none_or(|wake| wake > node.now), "{:?}", node.state.next_wake());
+}
+
+#[test]
+fn b28_a_virtual_interface_that_somebody_keeps_deleting_comes_back_with_growing_pauses() {
+    let mut node = Node::up();
+    let delete = |node: &mut Node| {
+        let news = node.kernel.delete_link("kube-lb0");
+        assert!(!news.is_empty());
+        node.hear(news);
+        node.rest();
+    };
+    let told = |node: &Node| node.changes.iter().filter(|c| matches!(c, Change::LinkMeddled { .. })).count();
+    delete(&mut node);
+    assert!(node.on("kube-lb0").is_empty() && told(&node) == 0, "the first time it may have been a slip");
+    let mut pause = Duration::from_millis(100);
+    for _ in 0..5 {
+        delete(&mut node);
+        node.pass(pause - Duration::from_millis(1));
+        assert_eq!(node.on("kube-lb0"), ["no such interface"], "not before {pause:?}");
+        node.pass(Duration::from_millis(1));
+        assert!(node.on("kube-lb0").is_empty());
+        pause *= 2;
+    }
+    assert_eq!(told(&node), 1, "told once");
+    node.pass(seconds(61));
+    delete(&mut node);
+    assert!(node.on("kube-lb0").is_empty(), "after a calm minute it begins anew");
+}

@@ -242,3 +242,38 @@ fn b36_a_new_prefix_in_small_batches_loses_no_sibling_for_a_moment() {
     }
     assert_eq!(node.on("kube-lb0"), ["10.9.0.1/32", "10.9.0.2/32", "10.9.0.3/32"]);
 }
+
+/// A node whose predecessor left an address on each interface, and that has made the virtual one permanent.
+fn adopting() -> Node {
+    let mut links = fresh_links();
+    let ours = |addr, prefix| HeldAddr { protocol: crate::links::OUR_PROTOCOL, ..HeldAddr::plain(ip(addr), prefix) };
+    let operators = HeldAddr::plain(ip("172.16.0.1"), 32);
+    links.by_index.insert(3, Link { addrs: vec![ours("10.9.0.1", 32)], ..link("kube-lb0", LinkKind::Dummy, &[]) });
+    let addrs = vec![ours("10.9.0.2", 32), operators];
+    links.by_index.insert(4, Link { addrs, ..link("old-lb0", LinkKind::Dummy, &[]) });
+    links.by_index.get_mut(&2).unwrap().addrs.push(ours("192.168.1.100", 24));
+    Node::starting(ModelKernel::new(links))
+}
+
+#[test]
+fn b10_told_to_stop_before_the_first_full_sync_virtual_addresses_stay_a_while_and_not_for_ever() {
+    let mut node = adopting();
+    node.rest();
+    assert!(node.history.is_empty());
+    node.state.leave(Leaving::Stay(seconds(60)));
+    node.rest();
+    assert_eq!(node.held("kube-lb0", "10.9.0.1").valid_until, Some(node.now + seconds(60)));
+    assert_eq!(node.held("old-lb0", "172.16.0.1").valid_until, None, "an operator's");
+    assert_eq!(node.on("eth0"), nic_and(&[]), "local addresses go");
+    node.pass(seconds(61));
+    assert_eq!((node.on("kube-lb0").len(), node.on("old-lb0")), (0, vec!["172.16.0.1/32".to_owned()]));
+}
+
+#[test]
+fn told_to_stop_for_good_before_the_first_full_sync_everything_of_ours_goes() {
+    let mut node = adopting();
+    node.state.leave(Leaving::Go);
+    node.rest();
+    assert_eq!((node.on("kube-lb0"), node.on("eth0")), (vec!["no such interface".to_owned()], nic_and(&[])));
+    assert_eq!(node.on("old-lb0"), ["172.16.0.1/32"]);
+}

@@ -6,7 +6,6 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Error};
 use purelb_api::read;
-use purelb_core::bgp::Secrets;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -41,7 +40,7 @@ pub async fn watch(
     let mut known = SecretNews::default();
     loop {
         let Wanted { names, anxious } = wanted.borrow_and_update().clone();
-        let read = look(&api, &names, &known.found).await;
+        let read = look(&api, &names, &known).await;
         if read != known {
             known = read;
             if news.send(known.clone()).is_err() {
@@ -62,28 +61,81 @@ pub async fn watch(
     }
 }
 
-/// What is there now. A Secret that cannot be read stays as it was.
-async fn look(api: &Api<Secret>, names: &BTreeSet<String>, known: &Secrets) -> SecretNews {
-    let mut found = Secrets::new();
+/// What is there now. A Secret that cannot be read stays as it was; one that never was read is neither there nor absent.
+async fn look(api: &Api<Secret>, names: &BTreeSet<String>, known: &SecretNews) -> SecretNews {
+    let mut news = SecretNews::default();
     for name in names {
-        let read = match timeout(PATIENCE, api.get(name)).await {
+        let entries = match timeout(PATIENCE, api.get(name)).await {
             Ok(Ok(secret)) => Some(read::secret(&secret).1),
             Ok(Err(Error::Api(status))) if status.code == 404 => None,
-            Ok(Err(error)) => {
-                warn!(secret = name, error = words(&error), "a Secret with a bgp password cannot be read");
-                known.get(name).cloned()
+            failed => {
+                let error = failed.as_ref().map_or("there is no answer in time", |answer| words(answer.as_ref().err()));
+                warn!(secret = name, error, "a Secret with a bgp password cannot be read");
+                if !known.asked.contains(name) {
+                    news.unread.insert(name.clone());
+                    continue;
+                }
+                known.found.get(name).cloned()
             }
-            Err(_) => known.get(name).cloned(),
         };
-        found.extend(read.map(|entries| (name.clone(), entries)));
+        news.asked.insert(name.clone());
+        news.found.extend(entries.map(|entries| (name.clone(), entries)));
     }
-    SecretNews { asked: names.clone(), found }
+    news
 }
 
 /// The API server's own words, if any. Those of other errors might quote what was read.
-fn words(error: &Error) -> &str {
+fn words(error: Option<&Error>) -> &str {
     match error {
-        Error::Api(status) => &status.message,
+        Some(Error::Api(status)) => &status.message,
         _ => "there is no usable answer",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU16, Ordering};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// An API server that answers every question with this code.
+    fn api(code: &Arc<AtomicU16>) -> Api<Secret> {
+        let code = code.clone();
+        let answer = move |_: Request<Body>| {
+            let code = code.load(Ordering::Relaxed);
+            let body = match code {
+                200 => json!({"metadata": {"name": "router"}, "data": {"password": "c2VzYW1l"}}),
+                _ => json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "no", "code": code}),
+            };
+            let answer = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+            async move { Ok::<_, Infallible>(answer.unwrap()) }
+        };
+        Api::namespaced(Client::new(tower::service_fn(answer), "home"), "home")
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_cannot_be_read_at_the_start_does_not_count_as_absent() {
+        let code = Arc::new(AtomicU16::new(403));
+        let (api, names) = (api(&code), BTreeSet::from(["router".to_owned()]));
+        let mut known = SecretNews::default();
+        for refusal in [403, 500] {
+            code.store(refusal, Ordering::Relaxed);
+            known = look(&api, &names, &known).await;
+            assert_eq!(known, SecretNews { unread: names.clone(), ..SecretNews::default() });
+        }
+        code.store(404, Ordering::Relaxed);
+        let absent = look(&api, &names, &known).await;
+        assert_eq!(absent, SecretNews { asked: names.clone(), ..SecretNews::default() });
+        code.store(200, Ordering::Relaxed);
+        let read = look(&api, &names, &absent).await;
+        assert!(read.asked == names && read.unread.is_empty() && read.found.contains_key("router"));
+        code.store(500, Ordering::Relaxed);
+        assert_eq!(look(&api, &names, &read).await, read, "what was read stays");
     }
 }

@@ -35,7 +35,9 @@ pub struct Writing {
 pub async fn write(writing: Writing) -> Option<BGPNodeStatusStatus> {
     let written = timeout(PATIENCE, put(&writing)).await;
     let at = writing.now.as_microsecond() as f64 / 1e6;
-    writing.metrics.status_written(matches!(written, Ok(Ok(_))).then_some(at));
+    let status = written.as_ref().ok().and_then(|answer| answer.as_ref().ok());
+    let size = |status| serde_json::to_vec(status).map_or(0, |text| text.len());
+    writing.metrics.status_written(status.map(|status| (at, size(status))));
     match written {
         Ok(Ok(status)) => return Some(status),
         Ok(Err(error)) if is_absent(&error) => {

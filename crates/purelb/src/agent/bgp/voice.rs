@@ -1,6 +1,7 @@
 //! The voice of the agent: starts, feeds and ends the speaker, and brings back what it says.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,17 +9,24 @@ use purelb_bgp::{Farewell, Fault, Handle, Listening, PeerReport, Report, Speaker
 use purelb_core::bgp::status::SessionState;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 use tracing::{error, info};
 
 use super::{PeerNews, Speak, SpeakerNews};
 
 /// How often numbers are brought back that change without anything happening.
 const NUMBERS: Duration = Duration::from_secs(15);
+/// The pause before a speaker that could not be started, or has died, is started again.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// Starts and ends the speaker as it is needed.
 pub struct Voice {
+    start: fn() -> io::Result<Handle>,
     speaker: Option<Speaking>,
+    /// What there is to say, and the version of the routes in it: a speaker that begins anew is told the same.
+    wish: Option<(Wish, u64)>,
+    /// When a speaker that is missing is started, at the earliest.
+    again: Option<Instant>,
     /// Speakers that say their last words.
     ending: JoinSet<()>,
     /// Why there is no speaker although there should be one.
@@ -40,7 +48,8 @@ struct Speaking {
 impl Voice {
     /// Nobody speaks.
     pub fn new() -> Self {
-        Self { speaker: None, ending: JoinSet::new(), trouble: None, fresh: false }
+        let ending = JoinSet::new();
+        Self { start: Speaker::start, speaker: None, wish: None, again: None, ending, trouble: None, fresh: false }
     }
 
     /// Does as asked. Never waits.
@@ -52,24 +61,39 @@ impl Voice {
     }
 
     fn say(&mut self, wish: Wish, version: u64) {
-        if self.speaker.is_none() {
-            match Speaking::start() {
-                Ok(speaking) => (self.speaker, self.trouble) = (Some(speaking), None),
-                Err(error) => {
-                    error!(%error, "the bgp speaker cannot be started");
-                    self.trouble = Some(format!("the BGP speaker cannot be started: {error}"));
-                    self.fresh = true;
-                    return;
-                }
-            }
-        }
-        if let Some(speaking) = &mut self.speaker {
-            speaking.say(wish, version);
+        self.wish = Some((wish.clone(), version));
+        match &mut self.speaker {
+            Some(speaking) => speaking.say(wish, version),
+            None if self.again.is_none() => self.begin(),
+            // It is told when the pause is over.
+            None => {}
         }
     }
 
+    /// Starts a speaker, and tells it what there is to say.
+    fn begin(&mut self) {
+        self.again = None;
+        let Some((wish, version)) = self.wish.clone() else { return };
+        match (self.start)() {
+            Ok(handle) => {
+                self.trouble = None;
+                self.speaker.insert(Speaking::new(handle)).say(wish, version);
+            }
+            Err(error) => {
+                error!(%error, "the bgp speaker cannot be started");
+                self.pause(format!("the BGP speaker cannot be started: {error}; it is tried again"));
+            }
+        }
+    }
+
+    /// There is no speaker for a while, and this is why.
+    fn pause(&mut self, trouble: String) {
+        (self.speaker, self.trouble, self.fresh) = (None, Some(trouble), true);
+        self.again = Some(Instant::now() + AGAIN);
+    }
+
     fn hush(&mut self, farewell: Farewell) {
-        self.trouble = None;
+        (self.wish, self.again, self.trouble) = (None, None, None);
         if let Some(speaking) = self.speaker.take() {
             self.ending.spawn(speaking.handle.stop(farewell));
             info!("the bgp speaker ends");
@@ -90,17 +114,30 @@ impl Voice {
 
     /// The next news; never, while there is nobody to bring any.
     pub async fn next(&mut self) -> SpeakerNews {
-        if std::mem::take(&mut self.fresh) {
-            return self.news();
+        if !self.fresh {
+            self.wait().await;
         }
-        match &mut self.speaker {
-            None => std::future::pending().await,
-            Some(speaking) => tokio::select! {
-                _ = speaking.reports.changed() => {}
-                _ = speaking.numbers.tick() => {}
-            },
-        }
+        self.fresh = false;
         self.news()
+    }
+
+    /// Waits until there are news.
+    async fn wait(&mut self) {
+        let Some(speaking) = &mut self.speaker else {
+            match self.again {
+                Some(again) => sleep_until(again).await,
+                None => std::future::pending().await,
+            }
+            return self.begin();
+        };
+        let dead = tokio::select! {
+            changed = speaking.reports.changed() => changed.is_err(),
+            _ = speaking.numbers.tick() => false,
+        };
+        if dead {
+            error!("the bgp speaker has died; it is started again");
+            self.pause("the BGP speaker has died, and the log has the details; it is started again".to_owned());
+        }
     }
 
     fn news(&mut self) -> SpeakerNews {
@@ -119,13 +156,12 @@ impl Default for Voice {
 }
 
 impl Speaking {
-    fn start() -> std::io::Result<Self> {
-        let handle = Speaker::start()?;
+    fn new(handle: Handle) -> Self {
         let reports = handle.reports();
         let mut numbers = interval(NUMBERS);
         numbers.set_missed_tick_behavior(MissedTickBehavior::Delay);
         info!("the bgp speaker begins");
-        Ok(Self { handle, reports, numbers, wishes: VecDeque::new(), peers: Vec::new() })
+        Self { handle, reports, numbers, wishes: VecDeque::new(), peers: Vec::new() }
     }
 
     fn say(&mut self, wish: Wish, version: u64) {
@@ -156,22 +192,30 @@ impl Speaking {
 }
 
 fn peer_news(report: &PeerReport) -> PeerNews {
-    let notification = match &report.fault {
-        Some(Fault::Told(notification) | Fault::Nonsense(notification)) => {
-            Some(format!("{}/{}", notification.code, notification.subcode))
-        }
-        _ => None,
-    };
+    let notification = report.counts.last_notification.map(|(_, code, subcode)| format!("{code}/{subcode}"));
     PeerNews {
         state: session_state(report.state),
         since: report.since.and_then(unix_seconds),
         fault: report.fault.as_ref().map(ToString::to_string),
+        kind: report.fault.as_ref().map(kind).unwrap_or_default(),
         limits: report.limits.iter().map(ToString::to_string).collect(),
         restart_time: report.restart_time,
         told: report.told.clone(),
         heard: report.counts.routes_heard.saturating_sub(report.counts.routes_withdrawn),
         flaps: report.counts.flaps,
         notification,
+    }
+}
+
+/// The kind of a fault, without what the peer or the kernel says about it.
+fn kind(fault: &Fault) -> String {
+    let variant = format!("{fault:?}");
+    let name = variant.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    match fault {
+        Fault::Told(notification) | Fault::Nonsense(notification) => {
+            format!("{name} {}/{}", notification.code, notification.subcode)
+        }
+        _ => name.to_owned(),
     }
 }
 
@@ -189,3 +233,6 @@ fn session_state(state: State) -> SessionState {
 fn unix_seconds(time: SystemTime) -> Option<i64> {
     i64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
 }
+
+#[cfg(test)]
+mod tests;

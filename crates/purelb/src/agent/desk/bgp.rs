@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use purelb_core::bgp::status::{NodeReport, SessionState};
-use purelb_core::bgp::{self, Candidate, Configuration, NodeBgp, NodeFacts, RouterIdSource, for_node, wanted_secrets};
+use purelb_core::bgp::{
+    self, Candidate, Configuration, NodeBgp, NodeFacts, RouterIdSource, awaits_addresses, for_node, wanted_secrets,
+};
 use purelb_core::moment::Moment;
 use purelb_core::want::State;
 use tracing::info;
@@ -41,6 +43,11 @@ pub(super) struct Bgp {
     told: Told,
     pace: Pace,
     last_report: Option<NodeReport>,
+    /// Something may have changed since the metrics were brought up to date, and when that was.
+    uncounted: bool,
+    counted: Option<Moment>,
+    /// The router ID that was last counted, or that there was none.
+    counted_router_id: Option<Option<Ipv4Addr>>,
 }
 
 /// A configuration that counts.
@@ -77,6 +84,9 @@ impl Bgp {
             told: Told::default(),
             pace: Pace::default(),
             last_report: None,
+            uncounted: false,
+            counted: None,
+            counted_router_id: None,
         }
     }
 
@@ -121,7 +131,7 @@ impl Bgp {
         }
         self.in_force = in_force;
         self.revision += 1;
-        self.pace.hurry();
+        self.changed();
         let object = self.in_force.as_ref().map(|in_force| in_force.object.key.1.as_str());
         info!(object, sessions = self.sessions().len(), "what bgp does on this node has changed");
     }
@@ -139,9 +149,11 @@ impl Bgp {
 
     /// What a configuration means for this node, once the Node and the Secrets are known.
     fn meaning(&self, configuration: &Configuration) -> Option<NodeBgp> {
-        let asked = wanted_secrets(configuration).iter().all(|name| self.secrets.asked.contains(*name));
-        let node = self.node.as_ref().filter(|_| asked)?;
-        Some(for_node(configuration, node, &self.secrets.found))
+        let SecretNews { asked, unread, found } = &self.secrets;
+        let looked = |name: &&str| asked.contains(*name) || unread.contains(*name);
+        let looked = wanted_secrets(configuration).iter().all(looked);
+        let node = self.node.as_ref().filter(|node| looked && !awaits_addresses(configuration, node))?;
+        Some(for_node(configuration, node, found, unread))
     }
 
     fn last_meaning(&self, key: &Key) -> Option<NodeBgp> {
@@ -202,7 +214,7 @@ impl Bgp {
     pub fn hear(&mut self, news: SpeakerNews) {
         if news != self.speaker {
             self.speaker = news;
-            self.pace.hurry();
+            self.changed();
         }
     }
 
@@ -211,10 +223,15 @@ impl Bgp {
         &self.speaker
     }
 
+    fn changed(&mut self) {
+        self.pace.hurry();
+        self.uncounted = true;
+    }
+
     /// Something that reports are about may have changed.
     pub fn touch(&mut self) {
         if self.in_force.is_some() {
-            self.pace.hurry();
+            self.changed();
         }
     }
 

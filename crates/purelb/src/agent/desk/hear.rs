@@ -42,7 +42,7 @@ impl Desk {
                     self.configure();
                 }
                 if self.bgp.set_node(self.choices.facts()) {
-                    self.configure_bgp();
+                    self.configure_bgp(now);
                 }
             }
             Event::Group(change) => {
@@ -58,17 +58,17 @@ impl Desk {
             }
             Event::Bgp(change) => {
                 if self.bgp.take(change) {
-                    self.configure_bgp();
+                    self.configure_bgp(now);
                 }
             }
             Event::Secrets(secrets) => {
                 self.bgp.set_secrets(secrets);
-                self.configure_bgp();
+                self.configure_bgp(now);
             }
             Event::Speaker(news) => {
                 self.state.hear_routers(news.acts_on, news.is_anybody_listening(), |net| news.is_told(net), now);
                 self.bgp.hear(news);
-                self.todo.notices.extend(self.bgp.notices());
+                self.todo.notices.extend(self.bgp.notices(now));
             }
             Event::Reported(well) => self.bgp.written(well, now),
             Event::Guarded(guarded) => {
@@ -210,18 +210,19 @@ impl Desk {
     fn guard(&mut self) {
         let mut guarded: Guarded = self.bgp.peers().map(|peer| (peer, Guard::Peer)).collect();
         guarded.extend(&self.guarded);
+        guarded.extend(self.slices.api_servers().map(|addr| (addr, Guard::ApiServer)));
+        // Last: an API server often is a Node, whose address nobody may announce.
         guarded.extend(self.peers.values().flatten().map(|addr| (*addr, Guard::Node)));
         guarded.extend(self.choices.node_addresses().map(|addr| (addr, Guard::Node)));
-        guarded.extend(self.slices.api_servers().map(|addr| (addr, Guard::ApiServer)));
         self.state.set_guarded(guarded);
     }
 
     /// Finds out anew what BGP means for this node.
-    fn configure_bgp(&mut self) {
+    fn configure_bgp(&mut self, now: Moment) {
         self.bgp.configure();
         self.state.set_imported(self.bgp.imported());
         self.guard();
-        self.todo.notices.extend(self.bgp.notices());
+        self.todo.notices.extend(self.bgp.notices(now));
     }
 
     /// Finds out anew which LBNodeAgent counts.
@@ -236,7 +237,7 @@ impl Desk {
             warn!(reason = reason.name(), "{reason}");
         }
         self.services.touch_all();
-        self.metrics.selector_state(choice.selector_state);
+        self.show_selector_state();
         if choice.selector_state == "configured" {
             self.metrics.config_loaded();
         }

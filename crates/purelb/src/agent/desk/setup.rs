@@ -150,6 +150,11 @@ impl Choices {
         self.own_node().into_iter().flat_map(|node| node.addresses.iter().copied())
     }
 
+    /// The word of the metric, once something was chosen.
+    pub fn selector_state(&self) -> Option<&'static str> {
+        self.selector_state
+    }
+
     /// The LBNodeAgent that counts, for Events.
     pub fn reference(&self) -> Option<ObjectReference> {
         self.chosen.clone()

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::ObjectReference;
 use purelb_core::alloc::Notice;
 use purelb_core::plan::Why;
+use purelb_core::reason::Reason;
 use purelb_core::want::{Change as Happening, PolicyWish};
 use tracing::{info, warn};
 
@@ -49,6 +50,17 @@ impl Desk {
                 }
                 Happening::LinkFailed { link, problem } => {
                     warn!(iface = link, error = problem, "the virtual interface cannot be had as it should be");
+                    // One that only should go harms nobody.
+                    if self.state.link_problem().is_some() {
+                        let node = self.settings.node.clone();
+                        self.tell_author(&Reason::InterfaceRefused { node, link, problem });
+                    }
+                    self.show_selector_state();
+                }
+                Happening::LinkRestored => self.show_selector_state(),
+                Happening::LinkMeddled { reason } => {
+                    warn!(reason = reason.name(), "{reason}");
+                    self.tell_author(&reason);
                 }
                 Happening::Policy { service, say } => {
                     self.services.touch(&service);
@@ -60,6 +72,19 @@ impl Desk {
                 }
             }
         }
+    }
+
+    /// Which LBNodeAgent counts; one whose virtual interface the kernel refuses is as good as invalid.
+    pub(super) fn show_selector_state(&self) {
+        let Some(chosen) = self.choices.selector_state() else { return };
+        let refused = chosen == "configured" && self.state.link_problem().is_some();
+        self.metrics.selector_state(if refused { "invalid" } else { chosen });
+    }
+
+    /// Tells whoever wrote the LBNodeAgent that counts.
+    fn tell_author(&mut self, reason: &Reason) {
+        let about = self.choices.reference();
+        self.todo.notices.extend(about.map(|about| (about, notices::warned(reason))));
     }
 
     fn touch(&mut self, addr: IpAddr, local: bool) {

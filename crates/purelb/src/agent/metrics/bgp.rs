@@ -14,6 +14,9 @@ use super::{add, count};
 use crate::agent::bgp::SpeakerNews;
 use crate::cluster::scope::Key;
 
+const V4: &str = "ipv4_unicast";
+const V6: &str = "ipv6_unicast";
+
 /// BGP's metrics; clones count into the same ones.
 #[derive(Clone, Debug)]
 pub struct BgpMetrics {
@@ -26,8 +29,11 @@ pub struct BgpMetrics {
     heard: Gauge,
     router_id: Series<RouterId, Gauge>,
     router_id_source: Series<Source, Gauge>,
+    router_id_resolved: Series<Outcome, Counter>,
     status_writes: Series<Outcome, Counter>,
     status_written: Gauge<f64, AtomicU64>,
+    status_size: Gauge,
+    told_to: Series<Neighbor, Gauge>,
     up: Series<Peer, Gauge>,
     flaps: Series<Peer, Gauge>,
     notification: Series<Notified, Gauge>,
@@ -69,6 +75,12 @@ struct Peer {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Neighbor {
+    neighbor: String,
+    family: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Notified {
     peer: String,
     code: String,
@@ -105,12 +117,23 @@ impl BgpMetrics {
             ),
             router_id: add(registry, "k8gobgp_router_id_info", "The router ID of this node"),
             router_id_source: add(registry, "k8gobgp_router_id_source", "Where the router ID was found"),
+            router_id_resolved: add(
+                registry,
+                "k8gobgp_router_id_resolution",
+                "How often the node got a router ID, or was found to have none",
+            ),
             status_writes: add(registry, "k8gobgp_nodestatus_write", "Writes of this node's BGPNodeStatus"),
             status_written: add(
                 registry,
                 "k8gobgp_nodestatus_last_successful_write_timestamp",
                 "When it was last written",
             ),
+            status_size: add(
+                registry,
+                "k8gobgp_nodestatus_object_size_bytes",
+                "How large the status was that was last written",
+            ),
+            told_to: add(registry, "k8gobgp_neighbor_routes_advertised", "Routes told to a neighbor"),
             up: add(registry, "purelb_bgp_session_up", "1 while the session is up"),
             flaps: add(
                 registry,
@@ -120,7 +143,7 @@ impl BgpMetrics {
             notification: add(
                 registry,
                 "purelb_bgp_session_last_notification",
-                "1 for the notification that ended the last session",
+                "1 for the last notification that was sent or heard",
             ),
             deaf: add(registry, "purelb_bgp_not_listening", "1 while routers should be able to connect and cannot"),
         }
@@ -139,8 +162,8 @@ impl BgpMetrics {
         active.set(count(all) - count(report.established()) - in_state(&[SessionState::Idle]));
         self.observe_object(object, report);
         let (v4, v6): (Vec<_>, Vec<_>) = report.routes.iter().partition(|route| route.prefix.addr().is_ipv4());
-        self.routes.get_or_create(&Family { family: "ipv4_unicast" }).set(count(v4.len()));
-        self.routes.get_or_create(&Family { family: "ipv6_unicast" }).set(count(v6.len()));
+        self.routes.get_or_create(&Family { family: V4 }).set(count(v4.len()));
+        self.routes.get_or_create(&Family { family: V6 }).set(count(v6.len()));
         self.told.set(report.neighbors.iter().map(|neighbor| neighbor.prefixes_sent as i64).sum());
         self.heard.set(i64::try_from(report.received).unwrap_or(i64::MAX));
         self.deaf.set(i64::from(speaker.deaf.is_some()));
@@ -175,10 +198,15 @@ impl BgpMetrics {
         self.up.clear();
         self.flaps.clear();
         self.notification.clear();
+        self.told_to.clear();
         for (address, peer) in &speaker.peers {
             let label = peer_label(*address);
             self.up.get_or_create(&label).set(i64::from(peer.state == SessionState::Established));
             self.flaps.get_or_create(&label).set(i64::try_from(peer.flaps).unwrap_or(i64::MAX));
+            let v4 = peer.told.iter().filter(|net| net.addr().is_ipv4()).count();
+            for (family, told) in [(V4, v4), (V6, peer.told.len() - v4)] {
+                self.told_to.get_or_create(&Neighbor { neighbor: label.peer.clone(), family }).set(count(told));
+            }
             if let Some(code) = &peer.notification {
                 let label = Notified { peer: label.peer, code: code.clone() };
                 self.notification.get_or_create(&label).set(1);
@@ -186,14 +214,23 @@ impl BgpMetrics {
         }
     }
 
-    /// A BGPNodeStatus was written at this Unix time, or could not be.
-    pub fn status_written(&self, at: Option<f64>) {
-        let result = if at.is_some() { "success" } else { "failed" };
-        self.status_writes.get_or_create(&Outcome { result }).inc();
-        if let Some(at) = at {
+    /// The node got a router ID, or was found to have none.
+    pub fn router_id_resolved(&self, well: bool) {
+        self.router_id_resolved.get_or_create(&outcome(well)).inc();
+    }
+
+    /// A BGPNodeStatus of this many octets was written at this Unix time, or could not be.
+    pub fn status_written(&self, written: Option<(f64, usize)>) {
+        self.status_writes.get_or_create(&outcome(written.is_some())).inc();
+        if let Some((at, size)) = written {
             self.status_written.set(at);
+            self.status_size.set(count(size));
         }
     }
+}
+
+fn outcome(well: bool) -> Outcome {
+    Outcome { result: if well { "success" } else { "failed" } }
 }
 
 fn peer_label(address: IpAddr) -> Peer {

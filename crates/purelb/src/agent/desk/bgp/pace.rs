@@ -5,7 +5,7 @@ use std::time::Duration;
 use purelb_core::moment::Moment;
 
 /// Two reports are at least this far apart.
-const APART: Duration = Duration::from_secs(1);
+pub(super) const APART: Duration = Duration::from_secs(1);
 /// How soon a report that could not be written is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 

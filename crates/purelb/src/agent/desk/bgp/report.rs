@@ -13,18 +13,38 @@ use purelb_core::moment::Moment;
 use purelb_core::reason::{Problem, Reason};
 use purelb_core::want::State;
 
+use super::pace::APART;
 use super::{Bgp, InForce};
 use crate::agent::bgp::PeerNews;
 use crate::agent::metrics::BgpMetrics;
 
 impl Bgp {
-    /// The report that is to be written now, if any, and when to ask again. What it says is counted, too.
-    pub fn report_due(
-        &mut self,
-        state: &State,
-        metrics: &BgpMetrics,
-        now: Moment,
-    ) -> (Option<Box<NodeReport>>, Option<Moment>) {
+    /// Brings the metrics up to date, whether anybody is reported to or not; answers with when to ask again.
+    pub fn count(&mut self, state: &State, metrics: &BgpMetrics, now: Moment) -> Option<Moment> {
+        let due = self.counted.filter(|_| self.uncounted).map(|counted| counted + APART);
+        if !self.uncounted || due.is_some_and(|due| due > now) {
+            return due;
+        }
+        (self.uncounted, self.counted) = (false, Some(now));
+        let report = self.report(state, Duration::ZERO, false);
+        metrics.observe(self.in_force.as_ref().map(|in_force| &in_force.object.key), &report, &self.speaker);
+        self.count_router_id(metrics);
+        None
+    }
+
+    /// Counts when the node gets a router ID, another one, or none where it should have one.
+    fn count_router_id(&mut self, metrics: &BgpMetrics) {
+        let meaning = self.in_force.as_ref().and_then(|in_force| in_force.meaning.as_ref());
+        let found = meaning.map(|meaning| meaning.router_id.as_ref().ok().map(|(id, _)| *id));
+        if let Some(found) = found
+            && self.counted_router_id.replace(found) != Some(found)
+        {
+            metrics.router_id_resolved(found.is_some());
+        }
+    }
+
+    /// The report that is to be written now, if any, and when to ask again.
+    pub fn report_due(&mut self, state: &State, now: Moment) -> (Option<Box<NodeReport>>, Option<Moment>) {
         let settings = self.in_force.as_ref().map(|in_force| in_force.configuration.node_status);
         let NodeStatus { enabled, heartbeat } = settings.unwrap_or_default();
         // Without a configuration there is one last report, if there was any before.
@@ -37,7 +57,6 @@ impl Bgp {
             later => return (None, later),
         }
         let report = self.report(state, heartbeat, false);
-        metrics.observe(self.in_force.as_ref().map(|in_force| &in_force.object.key), &report, &self.speaker);
         let same = self.last_report.as_ref().is_some_and(|last| is_same(last, &report));
         if !enabled || same && !self.pace.is_beat(heartbeat, now) {
             self.pace.nothing_new(now);

@@ -65,6 +65,7 @@ fn peer(state: SessionState, fault: Option<&str>) -> SpeakerNews {
         state,
         since: Some(1_700_000_000),
         fault: fault.map(str::to_owned),
+        kind: fault.map(|fault| fault.chars().take(4).collect()).unwrap_or_default(),
         limits: Vec::new(),
         restart_time: 0,
         told: Default::default(),
@@ -78,11 +79,27 @@ fn peer(state: SessionState, fault: Option<&str>) -> SpeakerNews {
 fn secret(found: &[(&str, &str)]) -> SecretNews {
     let entries: BTreeMap<_, _> = found.iter().map(|(key, text)| ((*key).to_owned(), Password::new(*text))).collect();
     let found = if found.is_empty() { BTreeMap::new() } else { [("router".to_owned(), entries)].into() };
-    SecretNews { asked: ["router".to_owned()].into(), found }
+    SecretNews { asked: ["router".to_owned()].into(), found, ..SecretNews::default() }
 }
 
 fn told(bgp: &mut Bgp) -> Vec<(&'static str, String)> {
-    bgp.notices().into_iter().map(|(_, notice)| (notice.reason, notice.message)).collect()
+    told_at(bgp, 0)
+}
+
+fn told_at(bgp: &mut Bgp, seconds: u64) -> Vec<(&'static str, String)> {
+    let notices = bgp.notices(Moment(Duration::from_secs(seconds)));
+    notices.into_iter().map(|(_, notice)| (notice.reason, notice.message)).collect()
+}
+
+fn reasons_at(bgp: &mut Bgp, seconds: u64) -> Vec<&'static str> {
+    told_at(bgp, seconds).into_iter().map(|(reason, _)| reason).collect()
+}
+
+/// What a scrape shows of these metrics.
+fn scrape(registry: &Registry) -> String {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+    text
 }
 
 fn reasons(bgp: &mut Bgp) -> Vec<&'static str> {
@@ -153,9 +170,78 @@ fn a_session_that_falls_is_told_once_for_each_reason_until_it_is_up_again() {
     bgp.hear(peer(SessionState::Connect, Some("hold timer expired")));
     assert!(reasons(&mut bgp).is_empty());
     bgp.hear(peer(SessionState::Established, None));
-    assert_eq!(reasons(&mut bgp), ["BgpSessionUp"]);
+    assert!(reasons_at(&mut bgp, 100).is_empty() && reasons_at(&mut bgp, 159).is_empty(), "it may fall again");
+    assert_eq!(reasons_at(&mut bgp, 160), ["BgpSessionUp"]);
+    assert!(reasons_at(&mut bgp, 300).is_empty());
     bgp.hear(peer(SessionState::Active, Some("hold timer expired")));
-    assert_eq!(reasons(&mut bgp), ["BgpSessionDown"]);
+    assert_eq!(reasons_at(&mut bgp, 301), ["BgpSessionDown"]);
+}
+
+#[test]
+fn a_router_that_resets_its_session_every_second_is_told_of_once() {
+    let mut bgp = desk(&spec());
+    assert_eq!(reasons(&mut bgp), ["RouterIDResolved"]);
+    let mut said = Vec::new();
+    for second in 0..500 {
+        let mut up = peer(SessionState::Established, None);
+        let router = up.peers.values_mut().next().unwrap();
+        router.since = Some(second.try_into().unwrap());
+        router.limits = vec!["the router does not speak IPv6".to_owned()];
+        bgp.hear(up);
+        said.extend(reasons_at(&mut bgp, second));
+        bgp.hear(peer(SessionState::Active, Some(&format!("told: {second} bottles of beer"))));
+        said.extend(reasons_at(&mut bgp, second));
+    }
+    assert_eq!(said, ["BgpSessionLimited", "BgpSessionDown"]);
+    for kind in 0..500 {
+        bgp.hear(peer(SessionState::Active, Some(&format!("{kind:04}"))));
+        said.extend(reasons_at(&mut bgp, 500));
+    }
+    assert!(said.len() < 12, "kinds of fault are counted, too: {}", said.len());
+}
+
+#[test]
+fn a_secret_that_could_not_be_read_keeps_its_session_waiting_and_no_other() {
+    let mut spec = with_secret();
+    spec["neighbors"][0]["config"]["authPasswordSecretRef"]["optional"] = json!(true);
+    let other = json!({"config": {"neighborAddress": "192.0.2.253", "peerAsn": 64513}});
+    spec["neighbors"].as_array_mut().unwrap().push(other);
+    let mut bgp = desk(&spec);
+    bgp.set_secrets(SecretNews { unread: ["router".to_owned()].into(), ..SecretNews::default() });
+    bgp.configure();
+    assert_eq!(reasons(&mut bgp), ["RouterIDResolved", "SecretUnread"]);
+    assert_eq!(bgp.peers().map(|peer| peer.to_string()).collect::<Vec<_>>(), ["192.0.2.253"]);
+    assert!(bgp.secrets_wanted().anxious, "it is read again soon");
+    bgp.set_secrets(secret(&[]));
+    bgp.configure();
+    assert_eq!(bgp.peers().count(), 2, "now it is known that there is none");
+}
+
+#[test]
+fn a_node_without_any_address_yet_waits_for_its_router_id() {
+    let mut bgp = desk(&spec());
+    let id = bgp.router_id();
+    let bare = NodeFacts { name: "node-1".to_owned(), ..NodeFacts::default() };
+    bgp.set_node(Some(&bare));
+    bgp.configure();
+    assert_eq!(bgp.router_id(), id, "one that had addresses keeps its name");
+    let mut bgp = Bgp::new("node-1", "home");
+    bgp.set_node(Some(&bare));
+    bgp.take(Change::Restarted);
+    bgp.take(Change::Here(object(&spec())));
+    bgp.take(Change::Complete);
+    bgp.configure();
+    assert!(bgp.speak(&state(), true).is_none() && reasons(&mut bgp).is_empty());
+    bgp.set_node(Some(&NodeFacts { internal: vec!["2001:db8::1".parse().unwrap()], ..bare }));
+    bgp.configure();
+    assert_eq!(bgp.router_id().map(|(_, source)| source), Some(RouterIdSource::HashFromNodeName));
+}
+
+#[test]
+fn a_template_without_an_answer_is_told_under_the_name_it_always_had() {
+    let mut spec = spec();
+    spec["global"]["routerID"] = json!("${NODE_EXTERNAL_IP}");
+    assert_eq!(reasons(&mut desk(&spec)), ["RouterIDResolutionFailed"]);
 }
 
 #[test]
@@ -171,10 +257,9 @@ fn a_port_that_is_taken_is_told_and_reported() {
 
 #[test]
 fn a_report_is_written_on_change_and_numbers_of_routers_are_none() {
-    let metrics = Metrics::new(&mut Registry::default()).bgp;
     let at = |millis| Moment(Duration::from_millis(millis));
     let mut bgp = desk(&spec());
-    let due = |bgp: &mut Bgp, millis| bgp.report_due(&state(), &metrics, at(millis)).0.is_some();
+    let due = |bgp: &mut Bgp, millis| bgp.report_due(&state(), at(millis)).0.is_some();
     assert!(due(&mut bgp, 0));
     bgp.written(true, at(10));
     bgp.hear(peer(SessionState::Established, None));
@@ -184,4 +269,72 @@ fn a_report_is_written_on_change_and_numbers_of_routers_are_none() {
     news.peers.values_mut().for_each(|peer| peer.heard = 900_000);
     bgp.hear(news);
     assert!(!due(&mut bgp, 5000) && due(&mut bgp, 61_000), "the heartbeat brings them");
+}
+
+#[test]
+fn metrics_follow_sessions_whether_anything_is_reported_or_not() {
+    let mut registry = Registry::default();
+    let metrics = Metrics::new(&mut registry).bgp;
+    let at = |seconds| Moment(Duration::from_secs(seconds));
+    let mut silent = spec();
+    silent["global"]["nodeStatus"] = json!({"enabled": false});
+    let mut bgp = desk(&silent);
+    let up = |state: i32| format!("purelb_bgp_session_up{{peer=\"{ROUTER}\"}} {state}\n");
+    bgp.hear(peer(SessionState::Established, None));
+    assert_eq!(bgp.count(&state(), &metrics, at(1)), None);
+    assert!(scrape(&registry).contains(&up(1)));
+    bgp.hear(peer(SessionState::Active, Some("hold timer expired")));
+    assert_eq!(bgp.count(&state(), &metrics, at(1)), Some(at(2)), "not more than once a second");
+    assert_eq!(bgp.count(&state(), &metrics, at(2)), None);
+    assert!(scrape(&registry).contains(&up(0)));
+    bgp.hear(peer(SessionState::Established, None));
+    bgp.take(Change::Gone(object(&silent)));
+    bgp.configure();
+    bgp.count(&state(), &metrics, at(3));
+    // The speaker ends after the configuration is gone.
+    bgp.hear(SpeakerNews::default());
+    bgp.count(&state(), &metrics, at(4));
+    assert!(!scrape(&registry).contains("purelb_bgp_session_up{"), "nobody speaks any more");
+}
+
+#[test]
+fn dashboards_find_the_metrics_of_bgp_by_their_names() {
+    let mut registry = Registry::default();
+    let metrics = Metrics::new(&mut registry).bgp;
+    let mut bgp = desk(&spec());
+    let mut news = peer(SessionState::Established, None);
+    let router = news.peers.values_mut().next().unwrap();
+    router.told = std::sync::Arc::new(["198.51.100.0/24".parse().unwrap(), "2001:db8::/64".parse().unwrap()].into());
+    router.notification = Some("6/2".to_owned());
+    bgp.hear(news);
+    bgp.count(&state(), &metrics, Moment::default());
+    metrics.status_written(Some((1.5, 700)));
+    let shown = scrape(&registry);
+    for line in [
+        "k8gobgp_neighbors_total 1",
+        "k8gobgp_neighbors_established_total 1",
+        "k8gobgp_neighbors_active 0",
+        "k8gobgp_neighbors_idle 0",
+        "k8gobgp_neighbors_configured{name=\"default\",namespace=\"home\"} 1",
+        "k8gobgp_neighbors_established{name=\"default\",namespace=\"home\"} 1",
+        "k8gobgp_configuration_ready{name=\"default\",namespace=\"home\"} ",
+        "k8gobgp_rib_route_count{family=\"ipv4_unicast\"} 0",
+        "k8gobgp_rib_route_count{family=\"ipv6_unicast\"} 0",
+        "k8gobgp_routes_advertised_total 2",
+        "k8gobgp_routes_received_total 0",
+        "k8gobgp_neighbor_routes_advertised{neighbor=\"192.0.2.254\",family=\"ipv4_unicast\"} 1",
+        "k8gobgp_neighbor_routes_advertised{neighbor=\"192.0.2.254\",family=\"ipv6_unicast\"} 1",
+        "k8gobgp_router_id_info{router_id=\"192.0.2.1\",source=\"node-ipv4\",node=\"node-1\",asn=\"64512\"} 1",
+        "k8gobgp_router_id_source{source=\"node-ipv4\"} 1",
+        "k8gobgp_router_id_resolution_total{result=\"success\"} 1",
+        "k8gobgp_nodestatus_write_total{result=\"success\"} 1",
+        "k8gobgp_nodestatus_last_successful_write_timestamp 1.5",
+        "k8gobgp_nodestatus_object_size_bytes 700",
+        "purelb_bgp_session_up{peer=\"192.0.2.254\"} 1",
+        "purelb_bgp_session_flaps{peer=\"192.0.2.254\"} 0",
+        "purelb_bgp_session_last_notification{peer=\"192.0.2.254\",code=\"6/2\"} 1",
+        "purelb_bgp_not_listening 0",
+    ] {
+        assert!(shown.lines().any(|shown| shown.starts_with(line)), "{line} is missing in:\n{shown}");
+    }
 }
