@@ -29,7 +29,11 @@ impl Folder {
     fn claim_in(root: &Path) -> Result<Self> {
         // Nobody sweeps while somebody has made a folder and not yet locked it.
         let _gate = loop {
-            DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+            match DirBuilder::new().recursive(true).mode(0o700).create(root) {
+                // It was there, and may have gone while it was looked at.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made?,
+            }
             match enter(root) {
                 // The last run has ended and taken the root with it: we are the first of the next.
                 Err(error) if is_gone(&error) => {}
