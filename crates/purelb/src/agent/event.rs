@@ -173,23 +173,8 @@ fn slice_news(object: EndpointSlice) -> Option<Box<SliceNews>> {
 fn node_news(object: Node) -> NodeNews {
     let addresses = read::node(&object).addresses;
     let uid = object.uid().unwrap_or_default();
-    let facts = node_facts(&object);
+    let facts = read::node_facts(&object);
     NodeNews { name: object.name_any(), uid, labels: object.metadata.labels.unwrap_or_default(), addresses, facts }
-}
-
-fn node_facts(object: &Node) -> NodeFacts {
-    let listed = || object.status.iter().flat_map(|status| status.addresses.iter().flatten());
-    let of_type = |kind: &str| {
-        let found = listed().filter(|listed| listed.type_ == kind);
-        found.filter_map(|listed| listed.address.trim().parse().ok()).collect()
-    };
-    NodeFacts {
-        name: object.name_any(),
-        labels: object.labels().clone(),
-        annotations: object.annotations().clone(),
-        internal: of_type("InternalIP"),
-        external: of_type("ExternalIP"),
-    }
 }
 
 fn configuration_news(object: &BgpObject) -> ConfigurationNews {
