@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -103,7 +104,15 @@ pub struct Router {
     namespace: Namespace,
     /// Sockets, settings and logs; removed with the programs.
     folder: PathBuf,
+    config: String,
+    /// Nothing while it is restarted.
+    programs: Mutex<Option<Running>>,
+}
+
+/// The programs of a router at work.
+struct Running {
     watchdog: Watchdog,
+    pids: Vec<u32>,
 }
 
 impl Router {
@@ -121,19 +130,39 @@ impl Router {
     /// See [`Router::start`].
     pub fn start_with(make: Make, namespace: &Namespace, config: &str) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("purelb-router-").tempdir()?.keep();
-        open_to_all(&folder)?;
-        let mut watchdog = Watchdog::guard(&folder)?;
-        for Program { path: program, arguments, door } in make.programs(&folder, config)? {
-            let log = folder.join(program.display().to_string().replace('/', "_"));
+        let (namespace, config) = (namespace.clone(), config.to_owned());
+        let router = Self { make, namespace, folder, config, programs: Mutex::default() };
+        router.launch()?;
+        Ok(router)
+    }
+
+    /// Kills the programs and starts them anew. Routes in the kernel stay until the new ones have looked at them.
+    ///
+    /// # Errors
+    /// See [`Router::start`].
+    pub fn restart(&self) -> Result<()> {
+        drop(self.running().take());
+        std::fs::create_dir(&self.folder).context("cannot make the router's folder again")?;
+        self.launch()
+    }
+
+    fn launch(&self) -> Result<()> {
+        open_to_all(&self.folder)?;
+        let (mut watchdog, mut pids) = (Watchdog::guard(&self.folder)?, Vec::new());
+        for Program { path: program, arguments, door } in self.make.programs(&self.folder, &self.config)? {
+            let log = self.folder.join(program.display().to_string().replace('/', "_"));
             let mut inside: Vec<OsString> =
-                vec![format!("--net={}", namespace.path()).into(), "--".into(), program.into()];
+                vec![format!("--net={}", self.namespace.path()).into(), "--".into(), program.into()];
             inside.extend(arguments);
-            watchdog.start(Path::new("nsenter"), &log, inside)?;
+            pids.push(watchdog.start(Path::new("nsenter"), &log, inside)?);
             door.map_or(Ok(()), |door| appears(&door))?;
         }
-        let router = Self { make, namespace: namespace.clone(), folder, watchdog };
-        router.wait_for("it answers", |router| router.ask(router.make.greeting()).is_ok())?;
-        Ok(router)
+        *self.running() = Some(Running { watchdog, pids });
+        self.wait_for("it answers", |router| router.ask(router.make.greeting()).is_ok())
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.programs.lock().expect("nobody panics while holding it")
     }
 
     /// What the router's own tool prints: a command of `birdc`, or of `vtysh`.
@@ -176,6 +205,31 @@ impl Router {
     /// When it does not run.
     pub fn refresh(&self, address: IpAddr) -> Result<()> {
         self.ask(&self.make.refresh(address)).map(drop)
+    }
+
+    /// SIGSTOP: it stands still, its kernel goes on, and its connections stay open.
+    ///
+    /// # Errors
+    /// When it runs no more.
+    pub fn freeze(&self) -> Result<()> {
+        self.signal("STOP")
+    }
+
+    /// SIGCONT: it goes on.
+    ///
+    /// # Errors
+    /// When it runs no more.
+    pub fn thaw(&self) -> Result<()> {
+        self.signal("CONT")
+    }
+
+    /// Programs that ended by themselves have not been waited for, so that their process ids are no one else's.
+    fn signal(&self, name: &str) -> Result<()> {
+        for pid in self.running().as_ref().map_or(&[][..], |running| &running.pids) {
+            let sent = Command::new("sh").args(["-c", r#"kill -"$0" "$1""#, name, &pid.to_string()]).status()?;
+            ensure!(sent.success(), "cannot send SIG{name}: {:?} has ended\n{}", self.make, self.log());
+        }
+        Ok(())
     }
 
     /// The next hops of a route in the kernel of the router's namespace, sorted; none without such a route.
@@ -223,7 +277,8 @@ impl Router {
         let deadline = Instant::now() + PATIENCE;
         while !holds(self) {
             ensure!(Instant::now() < deadline, "it never came true of {:?} that {what}\n{}", self.make, self.log());
-            ensure!(!self.watchdog.any_ended(), "{:?} ended by itself\n{}", self.make, self.log());
+            let ended = self.running().as_ref().is_none_or(|running| running.watchdog.any_ended());
+            ensure!(!ended, "{:?} ended by itself\n{}", self.make, self.log());
             thread::sleep(Duration::from_millis(20));
         }
         Ok(())

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::conditions::conditions_schema;
+use crate::last_valid::LastValid;
 pub use neighbor::{
     Advertise, AfiSafi, EbgpMultihop, Neighbor, NeighborConfig, NextHop, PeerGroup, PeerGroupConfig, SecretText,
     Timers, TimersConfig, Transport, TtlSecurity,
@@ -41,8 +42,8 @@ pub struct BGPConfigurationSpec {
     #[serde(default)]
     pub global: Global,
 
-    /// The routers that nodes talk to. One with a mistake is left out, and the condition Ready says why; the others are
-    /// not affected.
+    /// The routers that nodes talk to. The condition Ready says what is wrong with one. An edit with a mistake leaves the
+    /// object as it was before in use; in a new object, only the neighbor with the mistake is left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub neighbors: Vec<Neighbor>,
 
@@ -234,4 +235,9 @@ pub struct BGPConfigurationStatus {
     /// No longer written: the condition RouterIDResolved says when it changed.
     #[serde(rename = "routerIDResolutionTime", skip_serializing_if = "Option::is_none")]
     pub router_id_resolution_time: Option<Time>,
+
+    /// The object as it last was when nothing was wrong with it. An edit that breaks the object leaves this form in use,
+    /// also after a restart of PureLB, until the object is corrected. A form with a password in it is not kept here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_valid: Option<LastValid>,
 }

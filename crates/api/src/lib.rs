@@ -15,6 +15,7 @@ pub mod bgp_node_status;
 mod conditions;
 pub mod crds;
 pub mod holders;
+pub mod last_valid;
 mod names;
 pub mod node_agent;
 pub mod read;

@@ -9,11 +9,11 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::conditions::conditions_schema;
+use crate::last_valid::LastValid;
 
 /// Where the addresses come from, how they are announced, and which namespaces may use them.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
@@ -267,25 +267,4 @@ pub struct ServiceGroupStatus {
     /// restart of PureLB, until the group is corrected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_valid: Option<LastValid>,
-}
-
-/// A group as it last was when nothing was wrong with it.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("required" = ["generation", "spec"]))]
-pub struct LastValid {
-    /// The metadata.generation the group had then.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub generation: i64,
-
-    /// The spec the group had then. It is kept as it was, whatever later releases make of its fields.
-    #[serde(default)]
-    #[schemars(schema_with = "any_object")]
-    pub spec: Value,
-}
-
-/// An object whose fields nobody checks or removes.
-fn any_object(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }

@@ -28,6 +28,17 @@ pub enum Fault {
         /// The port dialled.
         port: u16,
     },
+    /// The peer took the connection, and nothing it says is let in.
+    #[error(
+        "nothing is heard from {peer} although it is connected: it may be further away than allowed, for ttlSecurity lets \
+         in only packets with a TTL of {least} or more; switch TTL security on at the router, too, or correct the hops"
+    )]
+    TooFar {
+        /// The peer.
+        peer: IpAddr,
+        /// The least TTL of its packets.
+        least: u16,
+    },
     /// The machine of the peer is there, its BGP is not.
     #[error(
         "{peer} port {port} refuses connections: BGP may not run there, or the router may not know us as a neighbour"

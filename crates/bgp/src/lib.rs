@@ -23,6 +23,10 @@
 //!
 //! [`fsm`] is pure: it reads no clock, rolls no dice and opens no socket. [`speaker`] runs it.
 
+// Tests take the walk of the fuzz target, which knows the crate by its name.
+#[cfg(test)]
+extern crate self as purelb_bgp;
+
 pub mod fault;
 pub mod fsm;
 pub mod message;

@@ -35,7 +35,7 @@ const EVENTS: usize = 16;
 /// Connections whose last words may be leaving at a time; more are cut off, and a peer that dials without end costs no more.
 const CLOSING: usize = 8;
 
-/// How often to look which addresses there are beside our end of a connection, when no new wish asks for it.
+/// How often to look which addresses there are beside our end of a connection, when no new configuration asks for it.
 const LOOK: Duration = Duration::from_secs(30);
 
 /// The part of a wish that concerns one peer.
@@ -158,11 +158,13 @@ impl Desk {
 
     fn obey(&mut self, order: Order) {
         self.wish = order.number;
-        let seen = self.seen();
+        let reconfigured = order.global != self.global || order.peer != self.peer;
+        // Looking takes a list of all addresses of the machine: news of routes alone do not wait for it.
+        let seen = if reconfigured { self.seen() } else { Vec::new() };
         // First what is gone, and last what is new: an address that has just been added or removed as a service address
         // is known as one, in the old wish or in the new one, for as long as it could be chosen.
         self.readdress(&seen, Ends::without_gone);
-        if order.global != self.global || order.peer != self.peer {
+        if reconfigured {
             (self.global, self.peer) = (order.global.clone(), order.peer.clone());
             self.feed(Input::Configure(order.global, order.peer));
         }
@@ -338,6 +340,11 @@ fn dial_fault(peer: &Peer, error: &io::Error) -> Fault {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Fault::Refused { peer: peer.address, port: peer.port },
         io::ErrorKind::TimedOut => no_answer(peer),
+        // Nobody answers for the address, or a router on the way says that the TTL was too small.
+        io::ErrorKind::HostUnreachable => {
+            let cause = format!("{error}: nobody on the wire has this address, or it is further away than allowed");
+            Fault::Unreachable { peer: peer.address, cause }
+        }
         _ => Fault::Unreachable { peer: peer.address, cause: error.to_string() },
     }
 }

@@ -26,16 +26,30 @@ pub struct EndpointView {
     /// The node it is on.
     pub node: Box<str>,
     /// Whether it takes traffic.
-    pub healthy: bool,
+    pub health: Health,
 }
 
-/// Whether an endpoint takes traffic, by its conditions.
-///
-/// Unknown readiness is to be taken as ready, and unknown serving as the readiness. A terminating endpoint is never
-/// ready but may still be serving, and then drains rather than cuts its connections.
-pub fn is_healthy(ready: Option<bool>, serving: Option<bool>) -> bool {
-    let ready = ready.unwrap_or(true);
-    ready || serving.unwrap_or(ready)
+/// Whether an endpoint takes traffic; the better, the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub enum Health {
+    /// It does not.
+    Down,
+    /// It is about to end and still answers.
+    Draining,
+    /// It does.
+    Ready,
+}
+
+impl Health {
+    /// By the conditions of an endpoint. Unknown readiness is to be taken as ready, and unknown serving as the readiness.
+    pub fn new(ready: Option<bool>, serving: Option<bool>) -> Self {
+        let ready = ready.unwrap_or(true);
+        match (ready, serving.unwrap_or(ready)) {
+            (true, _) => Self::Ready,
+            (false, true) => Self::Draining,
+            (false, false) => Self::Down,
+        }
+    }
 }
 
 impl Endpoints {
@@ -57,15 +71,18 @@ impl Endpoints {
         self.slices.is_empty()
     }
 
-    /// The nodes with a ready endpoint.
+    /// The nodes with a ready endpoint; where there is none at all, those with one that still answers.
     ///
-    /// A Service with many ports may have an address in several slices: it is ready only if it is so in all of them.
+    /// New connections go where they will not be cut off in a moment, as kube-proxy's health checks tell other load
+    /// balancers, too. A Service with many ports may have an address in several slices: it is as ready as in the worst.
     pub fn nodes(&self) -> BTreeSet<String> {
-        let mut health: BTreeMap<(&str, &str), bool> = BTreeMap::new();
+        let mut all: BTreeMap<(&str, &str), Health> = BTreeMap::new();
         for endpoint in self.slices.iter().flat_map(|slice| &slice.endpoints) {
-            *health.entry((&endpoint.node, &endpoint.addr)).or_insert(true) &= endpoint.healthy;
+            let health = all.entry((&endpoint.node, &endpoint.addr)).or_insert(Health::Ready);
+            *health = endpoint.health.min(*health);
         }
-        health.into_iter().filter(|(_, healthy)| *healthy).map(|((node, _), _)| node.to_owned()).collect()
+        let best = all.values().copied().max().filter(|best| *best > Health::Down);
+        all.into_iter().filter(|(_, health)| Some(*health) == best).map(|((node, _), _)| node.to_owned()).collect()
     }
 }
 
@@ -73,13 +90,14 @@ impl Endpoints {
 mod tests {
     use rstest::rstest;
 
+    use super::Health::{Down, Draining, Ready};
     use super::*;
 
-    fn slice(name: &str, endpoints: &[(&str, &str, bool)]) -> SliceView {
-        let view = |(node, addr, healthy): &(&str, &str, bool)| EndpointView {
+    fn slice(name: &str, endpoints: &[(&str, &str, Health)]) -> SliceView {
+        let view = |(node, addr, health): &(&str, &str, Health)| EndpointView {
             addr: (*addr).into(),
             node: (*node).into(),
-            healthy: *healthy,
+            health: *health,
         };
         SliceView { name: name.to_owned(), endpoints: endpoints.iter().map(view).collect() }
     }
@@ -91,42 +109,50 @@ mod tests {
     }
 
     #[rstest]
-    #[case::ready(Some(true), Some(true), true)]
-    #[case::neither(Some(false), Some(false), false)]
-    #[case::a13_serving_only(Some(false), Some(true), true)]
-    #[case::b15_i13_nothing_said(None, None, true)]
-    #[case::b15_serving_follows_ready(Some(false), None, false)]
-    #[case::b15_ready_not_said(None, Some(false), true)]
+    #[case::ready(Some(true), Some(true), Ready)]
+    #[case::neither(Some(false), Some(false), Down)]
+    #[case::a13_serving_only(Some(false), Some(true), Draining)]
+    #[case::b15_i13_nothing_said(None, None, Ready)]
+    #[case::b15_serving_follows_ready(Some(false), None, Down)]
+    #[case::b15_ready_not_said(None, Some(false), Ready)]
     fn an_endpoint_is_ready_as_the_api_defines_it(
         #[case] ready: Option<bool>,
         #[case] serving: Option<bool>,
-        #[case] healthy: bool,
+        #[case] health: Health,
     ) {
-        assert_eq!(is_healthy(ready, serving), healthy);
+        assert_eq!(Health::new(ready, serving), health);
     }
 
     #[test]
     fn a13_each_node_with_a_ready_endpoint_counts_once() {
-        let one = slice("web-1", &[("b", "10.1.0.1", true), ("a", "10.1.0.2", true), ("c", "10.1.0.3", false)]);
-        let two = slice("web-2", &[("a", "10.1.0.4", true)]);
+        let one = slice("web-1", &[("b", "10.1.0.1", Ready), ("a", "10.1.0.2", Ready), ("c", "10.1.0.3", Down)]);
+        let two = slice("web-2", &[("a", "10.1.0.4", Ready)]);
         assert_eq!(nodes(&[one, two]), ["a", "b"]);
         assert!(nodes(&[]).is_empty());
         assert!(nodes(&[slice("web-1", &[])]).is_empty());
     }
 
     #[test]
+    fn a13_an_endpoint_that_ends_counts_only_where_no_other_is_ready() {
+        let (ends, fresh) = (("a", "10.1.0.1", Draining), ("b", "10.1.0.2", Ready));
+        assert_eq!(nodes(&[slice("web-1", &[ends, ("c", "10.1.0.3", Down)])]), ["a"], "somebody has to answer");
+        assert_eq!(nodes(&[slice("web-1", &[ends]), slice("web-2", &[fresh])]), ["b"]);
+        assert_eq!(nodes(&[slice("web-1", &[ends, ("a", "10.1.0.3", Ready)])]), ["a"]);
+    }
+
+    #[test]
     fn an_address_is_ready_only_if_all_its_ports_are() {
-        let http = slice("web-http", &[("a", "10.1.0.1", true), ("b", "10.1.0.2", true)]);
-        let admin = slice("web-admin", &[("a", "10.1.0.1", false), ("b", "10.1.0.9", false)]);
+        let http = slice("web-http", &[("a", "10.1.0.1", Ready), ("b", "10.1.0.2", Ready)]);
+        let admin = slice("web-admin", &[("a", "10.1.0.1", Down), ("b", "10.1.0.9", Down)]);
         assert_eq!(nodes(&[http, admin]), ["b"]);
     }
 
     #[test]
     fn a_slice_that_goes_or_changes_takes_its_nodes_along() {
         let mut endpoints = Endpoints::default();
-        endpoints.hear(slice("web-1", &[("a", "10.1.0.1", true)]));
-        endpoints.hear(slice("web-2", &[("b", "10.1.0.2", true)]));
-        endpoints.hear(slice("web-1", &[("c", "10.1.0.3", true)]));
+        endpoints.hear(slice("web-1", &[("a", "10.1.0.1", Ready)]));
+        endpoints.hear(slice("web-2", &[("b", "10.1.0.2", Ready)]));
+        endpoints.hear(slice("web-1", &[("c", "10.1.0.3", Ready)]));
         assert_eq!(endpoints.nodes(), BTreeSet::from(["b".to_owned(), "c".to_owned()]));
         endpoints.gone("web-2");
         assert_eq!(endpoints.nodes(), BTreeSet::from(["c".to_owned()]));

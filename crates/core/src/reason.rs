@@ -388,10 +388,9 @@ pub enum Reason {
     /// A group in a namespace that nobody reads groups from.
     #[error(
         "Ignored: ServiceGroups are read only from the PureLB install namespace, and {namespace} is not it. This group is \
-         {}, so {}. Move it: kubectl get servicegroup {name} -n {namespace} -o yaml | sed 's/namespace: {namespace}/namespace: \
+         {kind}, so {}. Move it: kubectl get servicegroup {name} -n {namespace} -o yaml | sed 's/namespace: {namespace}/namespace: \
          {install_namespace}/' | kubectl apply -f -",
-        if *remote { "remote" } else { "local" },
-        if *remote { "addresses allocated from it are withdrawn from every node" } else { "its pool is not allocatable" }
+        if *kind == "remote" { "addresses allocated from it are withdrawn from every node" } else { "its pool is not allocatable" }
     )]
     GroupOutOfScope {
         /// The group's namespace.
@@ -400,8 +399,8 @@ pub enum Reason {
         name: String,
         /// The namespace PureLB runs in.
         install_namespace: String,
-        /// Whether the group's addresses are on every node.
-        remote: bool,
+        /// What the group is, in the words of its spec: `local`, `remote` or `external`.
+        kind: &'static str,
     },
 
     /// An external IPAM gave no address.
@@ -737,6 +736,16 @@ pub enum Reason {
         node: String,
         /// What it has not.
         missing: String,
+    },
+
+    /// A Node whose addresses nobody has written, and that waits for its router ID.
+    #[error(
+        "no router ID, and so no session: the status of Node {node} has no address; check its kubelet and its cloud provider, \
+         or write a routerID that does not hang on the node's addresses"
+    )]
+    NodeWithoutAddresses {
+        /// The node.
+        node: String,
     },
 
     /// A pool of router IDs that is no IPv4 network, or too small a one.

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use anyhow::Result;
 use serde_json::json;
 
-use crate::configured::neighbors;
+use crate::configured::{flaps, neighbors};
 use crate::routes::{AGGREGATES, aggregates, host, policy_local, single_addresses};
 use crate::story::Story;
 
@@ -81,6 +81,15 @@ async fn a_port_that_is_taken_leaves_sessions_that_the_node_dials() -> Result<()
     story.close()
 }
 
+/// Waits until the first node's session with each router fell so often.
+async fn fallen(story: &Story, times: u64) -> Result<()> {
+    for gate in story.gates() {
+        let fell = async |story: &Story| Ok(flaps(&story.nodes()[0], gate.address("."))? >= times);
+        story.until(&format!("the session with {:?} fell {times} times", gate.make), fell).await?;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn routers_that_clear_or_restart_their_sessions_learn_everything_again() -> Result<()> {
     let mut story = Story::begin("routers_that_clear_or_restart_their_sessions_learn_everything_again").await?;
@@ -90,12 +99,19 @@ async fn routers_that_clear_or_restart_their_sessions_learn_everything_again() -
     for address in addresses {
         story.routed(story.gates(), &host(address), &[0, 1, 2])?;
     }
+    story.established(6).await?;
     for gate in story.gates() {
         gate.router()?.clear(story.nodes()[0].v4)?;
     }
+    fallen(&story, 1).await?;
+    for address in addresses {
+        story.routed(story.gates(), &host(address), &[0, 1, 2])?;
+    }
+    story.established(6).await?;
     for gate in &mut story.fabric_mut().gates {
         gate.restart()?;
     }
+    fallen(&story, 2).await?;
     for address in addresses {
         story.routed(story.gates(), &host(address), &[0, 1, 2])?;
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::{Context, Result};
-use purelb_lab::router::fabric::{Gate, HOME, NODES, ROUTER_AS};
+use purelb_lab::router::fabric::{Gate, HOME, NODES, Node, ROUTER_AS};
 use purelb_lab::stories::PatchType;
 use serde_json::{Value, json};
 
@@ -17,6 +17,14 @@ pub fn neighbor(address: IpAddr) -> Value {
         "config": {"neighborAddress": address, "peerAsn": ROUTER_AS},
         "timers": {"config": {"holdTime": 9, "connectRetry": 2}},
     })
+}
+
+/// How often the session of a node with a neighbor fell, by the node's metrics.
+pub fn flaps(node: &Node, neighbor: IpAddr) -> Result<u64> {
+    let metrics = node.ask("/metrics")?;
+    let name = format!("purelb_bgp_session_flaps{{peer=\"{neighbor}\"}} ");
+    let value = metrics.lines().find_map(|line| line.strip_prefix(&name));
+    value.with_context(|| format!("{} counts no flaps of {neighbor}", node.name()))?.parse().context("it is a number")
 }
 
 /// Each of these routers once in each family, changed as told.

@@ -2,6 +2,7 @@
 //! back before it leaves.
 
 use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -64,8 +65,13 @@ impl Drop for Monitor {
     }
 }
 
-/// The times of the packets that have a prefix under this heading of tcpdump, in order.
-fn packets(capture: &Capture, heading: &str, prefix: &str) -> Vec<Clock> {
+/// What tcpdump writes above the prefixes that are told, of IPv4 and of other families.
+const TOLD: [&str; 2] = ["Updated routes", "Multi-Protocol Reach NLRI"];
+/// The same of those that are taken back.
+const TAKEN_BACK: [&str; 2] = ["Withdrawn routes", "Multi-Protocol Unreach NLRI"];
+
+/// The times of the packets that have a prefix under one of these headings of tcpdump, in order.
+fn packets(capture: &Capture, headings: [&str; 2], prefix: &str) -> Vec<Clock> {
     let (mut time, mut under, mut found) = (0.0, false, Vec::new());
     for line in capture.lines() {
         if let Some(epoch) = line.split_whitespace().next().and_then(|word| word.parse::<f64>().ok())
@@ -74,13 +80,38 @@ fn packets(capture: &Capture, heading: &str, prefix: &str) -> Vec<Clock> {
             time = epoch % DAY;
         }
         let text = line.trim();
+        let is_prefix = text.contains('/') && !text.contains(' ');
         if text == prefix {
             found.extend(under.then_some(time));
-        } else if !text.starts_with(|first: char| first.is_ascii_digit()) || text.contains(' ') {
-            under = text.starts_with(heading);
+        } else if !is_prefix && !["AFI:", "nexthop:"].iter().any(|detail| text.starts_with(detail)) {
+            under = headings.iter().any(|heading| text.starts_with(heading));
         }
     }
     found
+}
+
+/// Seconds from one time of the day to another as milliseconds.
+fn milliseconds(from: Clock, to: Clock) -> f64 {
+    (to - from).rem_euclid(DAY) * 1000.0
+}
+
+/// Each router is told of the address after it came, and told otherwise before it went.
+fn in_order(wire: &Capture, kernel: &Monitor, address: IpAddr, routers: usize) -> Result<()> {
+    let (prefix, address) = (host(address), address.to_string());
+    let (told, taken_back) = (packets(wire, TOLD, &prefix), packets(wire, TAKEN_BACK, &prefix));
+    assert!(told.len() >= routers && taken_back.len() >= routers, "{:#?}", wire.lines());
+    let (came, went) =
+        (kernel.when(&address, false).context("it came")?, kernel.when(&address, true).context("it went")?);
+    for told in told {
+        println!("{prefix} told {:.1} ms after the address came", milliseconds(came, told));
+        assert!(milliseconds(came, told) < 20_000.0, "a route was told before its address was there");
+    }
+    for taken_back in taken_back {
+        let before = milliseconds(taken_back, went);
+        println!("{prefix} taken back {before:.1} ms before the address went");
+        assert!((100.0..1200.0).contains(&before), "taken back {before:.1} ms before the address went");
+    }
+    Ok(())
 }
 
 #[tokio::test]
@@ -90,30 +121,16 @@ async fn routes_come_after_their_addresses_and_go_before_them() -> Result<()> {
     story.established(6).await?;
     let node = &story.nodes()[0];
     // What the node says, not what routers tell it of other nodes.
-    let own_words = format!("tcp port 179 and src host {}", node.v4);
+    let own_words = format!("tcp port 179 and (src host {} or src host {})", node.v4, node.v6);
     let wire = Capture::start(&node.namespace, "eth0", &own_words)?;
     let kernel = Monitor::start(&node.namespace)?;
     story.group("single", ["/32", "/128"]).await?;
-    let address = story.service("web", "single", "Cluster").await?[0];
-    let (prefix, address) = (host(address), address.to_string());
-    story.routed(story.gates(), &prefix, &[0, 1, 2])?;
+    let addresses = story.service("web", "single", "Cluster").await?;
+    addresses.into_iter().try_for_each(|address| story.routed(story.gates(), &host(address), &[0, 1, 2]))?;
     story.delete("web").await?;
-    story.routed(story.gates(), &prefix, &[])?;
-    story.until("the address is gone", async |_| Ok(kernel.when(&address, true).is_some())).await?;
-    let routers = story.gates().len();
-    let (told, taken_back) = (packets(&wire, "Updated routes", &prefix), packets(&wire, "Withdrawn routes", &prefix));
-    assert!(told.len() >= routers && taken_back.len() >= routers, "{:#?}", wire.lines());
-    let (came, went) =
-        (kernel.when(&address, false).context("it came")?, kernel.when(&address, true).context("it went")?);
-    let milliseconds = |from: f64, to: f64| (to - from).rem_euclid(DAY) * 1000.0;
-    for told in told {
-        println!("told {:.1} ms after the address came", milliseconds(came, told));
-        assert!(milliseconds(came, told) < 20_000.0, "a route was told before its address was there");
-    }
-    for taken_back in taken_back {
-        println!("taken back {:.1} ms before the address went", milliseconds(taken_back, went));
-        let before = milliseconds(taken_back, went);
-        assert!((100.0..1200.0).contains(&before), "taken back {before:.1} ms before the address went");
-    }
+    addresses.into_iter().try_for_each(|address| story.routed(story.gates(), &host(address), &[]))?;
+    let gone = |address: IpAddr| kernel.when(&address.to_string(), true).is_some();
+    story.until("the addresses are gone", async |_| Ok(addresses.into_iter().all(gone))).await?;
+    addresses.into_iter().try_for_each(|address| in_order(&wire, &kernel, address, story.gates().len()))?;
     story.close()
 }

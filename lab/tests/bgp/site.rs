@@ -21,10 +21,9 @@ pub struct Site {
     pub router: Option<Router>,
     pub nodes: Vec<Node>,
     pub space: Namespace,
-    pub plug: purelb_lab::net::Plug,
     make: Make,
     settings: Settings,
-    _lan: Lan,
+    lan: Lan,
 }
 
 /// A node and its speaker.
@@ -48,13 +47,13 @@ impl Site {
     pub fn new(make: Make, nodes: u8, know: impl Fn(u8) -> Neighbour) -> Result<Self> {
         let lan = Lan::new()?;
         let space = Namespace::new("router")?;
-        let plug = lan.plug(&space, "eth0", &[&format!("{}/24", v4(254)), &format!("{}/64", v6(254))])?;
+        lan.plug(&space, "eth0", &[&format!("{}/24", v4(254)), &format!("{}/64", v6(254))])?;
         let nodes = (1..=nodes).map(|number| Node::new(&lan, number)).collect::<Result<Vec<_>>>()?;
         let count = u8::try_from(nodes.len())?;
         let neighbours = (1..=count).map(know).collect();
         let settings = Settings { asn: ROUTER_AS, id: Ipv4Addr::new(10, 9, 0, 254), neighbours };
         let router = Some(Router::start(make, &space, &settings)?);
-        Ok(Self { router, nodes, space, plug, make, settings, _lan: lan })
+        Ok(Self { router, nodes, space, make, settings, lan })
     }
 
     pub fn router(&self) -> &Router {
@@ -71,6 +70,22 @@ impl Site {
         Ok(())
     }
 
+    /// Nobody on the wire reaches anybody, and all links stay up: nobody is told.
+    pub fn part(&self) -> Result<()> {
+        self.isolate("on")
+    }
+
+    /// Ends [`Site::part`].
+    pub fn join(&self) -> Result<()> {
+        self.isolate("off")
+    }
+
+    /// The bridge numbers its ports: the router came first, and the nodes after it.
+    fn isolate(&self, word: &str) -> Result<()> {
+        let line = |port| format!("link set port{port} type bridge_slave isolated {word}\n");
+        self.lan.switch().batch(&(0..=self.nodes.len()).map(line).collect::<String>())
+    }
+
     pub fn has(&self, prefix: &str, hops: &[IpAddr]) -> Result<()> {
         let what = format!("{prefix} goes through {hops:?}, and not {:?}", self.router().next_hops(prefix));
         self.router().wait_for(&what, |router| router.next_hops(prefix).is_ok_and(|found| found == hops))
@@ -78,7 +93,7 @@ impl Site {
 }
 
 impl Node {
-    fn new(lan: &Lan, number: u8) -> Result<Self> {
+    pub fn new(lan: &Lan, number: u8) -> Result<Self> {
         let space = Namespace::new(&format!("node-{number}"))?;
         lan.plug(&space, "eth0", &[&format!("{}/24", v4(number)), &format!("{}/64", v6(number))])?;
         let speaker = Some(space.run(Speaker::start)?);

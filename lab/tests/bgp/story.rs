@@ -20,8 +20,8 @@ use crate::clients::Server;
 static PLANE: OnceCell<Result<ControlPlane>> = OnceCell::const_new();
 static FABRIC: Mutex<Option<Fabric>> = Mutex::const_new(None);
 
-/// Only a guard against waiting for ever.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Only a guard against waiting for ever: nodes read a changed password within half a minute.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The port of the services.
 pub const PORT: u16 = 7000;
 

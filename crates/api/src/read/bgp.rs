@@ -1,8 +1,10 @@
 //! From a BGPConfiguration to what it says, or to the reasons why not.
 //!
 //! A neighbor with a mistake is left out and named; the others are read. Without an AS number or with a wrong `routerID`
-//! there is nothing to go by, and no value: a daemon then keeps the configuration it had.
+//! there is nothing to go by, and no value. Where an edit broke an object that was valid, [`bgp_in_force`] knows the form
+//! it had before.
 
+mod in_force;
 mod neighbor;
 mod object;
 mod parts;
@@ -19,6 +21,7 @@ use purelb_core::reason::Reason;
 
 use super::{Notes, Reading};
 use crate::bgp_configuration::{BGPConfigurationSpec, Global, NetlinkImport};
+pub use in_force::{bgp_in_force, bgp_last_valid};
 pub use object::{BgpObject, bgp_candidate};
 
 /// Where identifiers come from when nobody says otherwise.

@@ -157,9 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn c09_an_object_without_local_does_not_stand_in_the_way() {
+    fn c09_s10_an_object_without_local_does_not_stand_in_the_way() {
         let (chosen, events) = choose(&[agent("purelb/a", rack("1"), false), agent("purelb/b", rack("1"), true)]);
         assert_eq!((chosen.as_str(), events), ("purelb/b", vec![("purelb/a".to_owned(), "ConfigIgnored")]));
+        let silent = |name| agent(name, json!(null), false);
+        let speaking = |name| agent(name, json!(null), true);
+        assert_eq!(choose(&[speaking("purelb/c"), silent("purelb/a"), speaking("purelb/b")]).0, "purelb/b");
     }
 
     #[test]

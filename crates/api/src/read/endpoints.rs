@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::ResourceExt;
-use purelb_core::endpoints::{EndpointView, SliceView, is_healthy};
+use purelb_core::endpoints::{EndpointView, Health, SliceView};
 use purelb_core::pool::ServiceKey;
 
 /// The label that names the Service of a slice.
@@ -19,10 +19,10 @@ pub fn endpoint_slice(object: &EndpointSlice) -> Option<(ServiceKey, SliceView)>
 /// One view for each address; an endpoint that says no node is on none.
 fn views(endpoint: &Endpoint) -> impl Iterator<Item = EndpointView> + use<'_> {
     let conditions = endpoint.conditions.as_ref();
-    let healthy = is_healthy(conditions.and_then(|c| c.ready), conditions.and_then(|c| c.serving));
+    let health = Health::new(conditions.and_then(|c| c.ready), conditions.and_then(|c| c.serving));
     let node = endpoint.node_name.as_deref().filter(|node| !node.is_empty());
     node.into_iter().flat_map(move |node| {
-        let view = move |addr: &String| EndpointView { addr: addr.as_str().into(), node: node.into(), healthy };
+        let view = move |addr: &String| EndpointView { addr: addr.as_str().into(), node: node.into(), health };
         endpoint.addresses.iter().map(view)
     })
 }
@@ -51,13 +51,13 @@ mod tests {
             {"addresses": ["10.1.0.6"], "conditions": {"ready": true}},
         ]);
         let (key, slice) = read(json!({"kubernetes.io/service-name": "web"}), endpoints).unwrap();
-        let seen: Vec<_> = slice.endpoints.iter().map(|e| (&*e.addr, &*e.node, e.healthy)).collect();
+        let seen: Vec<_> = slice.endpoints.iter().map(|e| (&*e.addr, &*e.node, e.health)).collect();
         let expected = [
-            ("10.1.0.1", "a", true),
-            ("10.1.0.2", "a", true),
-            ("10.1.0.3", "b", true),
-            ("10.1.0.4", "c", true),
-            ("10.1.0.5", "d", false),
+            ("10.1.0.1", "a", Health::Ready),
+            ("10.1.0.2", "a", Health::Ready),
+            ("10.1.0.3", "b", Health::Ready),
+            ("10.1.0.4", "c", Health::Draining),
+            ("10.1.0.5", "d", Health::Down),
         ];
         assert_eq!((&*key, slice.name.as_str(), seen.as_slice()), ("shop/web", "web-x7k", &expected[..]));
     }

@@ -3,7 +3,8 @@
 use purelb_core::group::Group;
 
 use super::{GroupObject, Reading, group};
-use crate::service_group::{LastValid, ServiceGroup, ServiceGroupSpec};
+use crate::last_valid::LastValid;
+use crate::service_group::{ServiceGroup, ServiceGroupSpec};
 
 /// Reads the form of a group that is in use, and says whether it is an earlier one.
 ///

@@ -61,3 +61,15 @@ fn manifest(version: &str, spec: &Value) -> String {
     let version = format!("purelb.io/{version}");
     json!({"apiVersion": version, "kind": "ServiceGroup", "metadata": {"name": "x"}, "spec": spec}).to_string()
 }
+
+#[test]
+fn b42_single_pools_are_checked_like_those_in_lists() {
+    let single = |pool: &str| json!({"local": {"v4pool": {"pool": pool, "subnet": "10.0.0.0/24"}}});
+    let listed = json!({"local": {"v4pools": [{"pool": "10.0.0.8/29", "subnet": "10.0.0.0/24"}]}});
+    let texts = [("a", listed), ("inside", single("10.0.0.12/32")), ("outside", single("10.1.0.0/28"))];
+    let texts = texts.map(|(name, spec)| (name, manifest("v2", &spec).replace(r#""x""#, &format!("{name:?}"))));
+    let report = validate(texts.iter().map(|(name, text)| (*name, text.as_str())));
+    let said: Vec<_> = report.findings.iter().map(|found| (found.file.as_str(), found.reason.as_str())).collect();
+    assert!(said.contains(&("inside", "GroupsOverlap")), "{said:?}");
+    assert!(said.contains(&("outside", "RangeOutsideSubnet")), "{said:?}");
+}

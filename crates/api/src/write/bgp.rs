@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Past, condition, shortened, status_patch, word};
 use crate::bgp_configuration::{BGPConfiguration, BGPConfigurationStatus};
-use crate::read::BgpReading;
+use crate::read::{BgpObject, BgpReading, bgp_in_force, bgp_last_valid};
 
 /// What earlier versions put on objects so that every node could clean up. Nobody needs it any more.
 pub const FINALIZER: &str = "bgp.purelb.io/finalizer";
@@ -20,21 +20,17 @@ const RESOLVED: &str = "RouterIDResolved";
 ///
 /// `ignored` is why the object does not count at all. A condition whose status is as it was keeps its time, so that an
 /// equal status is not written; conditions of others are kept, and what earlier versions wrote besides is removed.
-pub fn bgp_status(
-    object: &BGPConfiguration,
-    reading: &BgpReading,
-    ignored: Option<&Reason>,
-    now: Timestamp,
-) -> BGPConfigurationStatus {
+pub fn bgp_status(read: &BgpObject, ignored: Option<&Reason>, now: Timestamp) -> BGPConfigurationStatus {
+    let (object, (reading, earlier)) = (&read.object, bgp_in_force(read));
     let previous = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let past = Past { previous, generation: object.metadata.generation, now };
-    let (ready, reason, message) = verdict(reading, ignored);
-    let explicit = explicit_id(reading, ignored);
+    let (ready, reason, message) = verdict(&reading, earlier, ignored);
+    let explicit = explicit_id(&reading, ignored);
     let mut conditions = vec![condition(READY, word(ready), reason, &message, past)];
     conditions
         .extend(explicit.map(|id| condition(RESOLVED, "True", "Explicit", &format!("Every node goes by {id}"), past)));
     conditions.extend(
-        unsupported(reading).map(|reason| condition(UNSUPPORTED, "True", reason.name(), &reason.to_string(), past)),
+        unsupported(&reading).map(|reason| condition(UNSUPPORTED, "True", reason.name(), &reason.to_string(), past)),
     );
     let others =
         previous.iter().filter(|condition| ![READY, RESOLVED, UNSUPPORTED].contains(&condition.type_.as_str()));
@@ -46,6 +42,7 @@ pub fn bgp_status(
         neighbor_count: i64::try_from(in_use.map_or(0, |configuration| configuration.neighbors.len())).ok(),
         message: Some(shortened(&message)),
         router_id_source: explicit.map(|_| "explicit".to_owned()),
+        last_valid: bgp_last_valid(read),
         ..BGPConfigurationStatus::default()
     }
 }
@@ -68,7 +65,7 @@ pub fn bgp_release(object: &BGPConfiguration) -> Option<Value> {
 }
 
 /// Whether all of the object is in use, in one word and one sentence.
-fn verdict(reading: &BgpReading, ignored: Option<&Reason>) -> (bool, &'static str, String) {
+fn verdict(reading: &BgpReading, earlier: bool, ignored: Option<&Reason>) -> (bool, &'static str, String) {
     if let Some(reason) = ignored {
         return (false, reason.name(), reason.to_string());
     }
@@ -76,10 +73,10 @@ fn verdict(reading: &BgpReading, ignored: Option<&Reason>) -> (bool, &'static st
     let reading = &reading.reading;
     if let Some((first, more)) = reading.problems.split_first() {
         let sentences: Vec<_> = std::iter::once(first).chain(more).map(said).collect();
-        let rest = if reading.value.is_some() {
-            "the rest is in use"
-        } else {
-            "nodes keep the configuration they had, if any"
+        let rest = match reading.value {
+            _ if earlier => "the last valid form of the object is in use",
+            Some(_) => "the rest is in use",
+            None => "nodes keep the configuration they had, if any",
         };
         return (false, first.reason.name(), format!("{}; {rest}", sentences.join("; ")));
     }

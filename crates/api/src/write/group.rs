@@ -6,7 +6,8 @@ use purelb_core::report::GroupReport;
 use serde_json::Value;
 
 use super::{Past, condition, status_patch};
-use crate::service_group::{LastValid, ServiceGroup, ServiceGroupStatus};
+use crate::last_valid::LastValid;
+use crate::service_group::{ServiceGroup, ServiceGroupStatus};
 
 /// The status that a report stands for.
 ///

@@ -10,6 +10,7 @@ use crate::message::Message;
 use crate::notification::Notification;
 use crate::report::Direction;
 use crate::rib::Rib;
+use crate::wish::Ttl;
 
 impl Fsm {
     pub(super) fn closed(&mut self, conn: Conn, words: Option<String>) {
@@ -19,8 +20,22 @@ impl Fsm {
             Stage::OpenConfirm(_) => ": it may not agree with our side of the session",
             Stage::Established(..) => "",
         };
-        let fault = words.map_or(Fault::Closed { hint }, Fault::Broken);
+        let fault = match words {
+            None => Fault::Closed { hint },
+            Some(words) => self.too_far(&link.stage).unwrap_or(Fault::Broken(words)),
+        };
         self.lose(conn, fault);
+    }
+
+    /// Why nothing was heard on a connection that stands, where only packets from near are let in: our kernel has dropped
+    /// what the peer said, and its acknowledgements too. The OPEN of a peer that dials may come before that begins.
+    pub(super) fn too_far(&self, stage: &Stage) -> Option<Fault> {
+        match (stage, self.peer.ttl) {
+            (Stage::OpenSent | Stage::OpenConfirm(_), Ttl::Security(hops)) => {
+                Some(Fault::TooFar { peer: self.peer.address, least: 256 - u16::from(hops.max(1)) })
+            }
+            _ => None,
+        }
     }
 
     /// Ends a connection because of what happened on it.

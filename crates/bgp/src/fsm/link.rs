@@ -9,6 +9,9 @@ use crate::report::State;
 /// How long a peer may take to say who it is (RFC 4271 §8.2.2 suggests four minutes).
 pub(super) const PATIENCE: Duration = Duration::from_secs(240);
 
+/// The same where only packets from near are let in: who says nothing for so long is not heard.
+pub(super) const NEAR_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How long a peer may take nothing of what we send, at least (RFC 9687 §3.1).
 const SHORTEST_SEND_HOLD: Duration = Duration::from_secs(8 * 60);
 
@@ -26,6 +29,8 @@ pub(super) struct Link {
     pub(super) side: Side,
     pub(super) ends: Ends,
     pub(super) stage: Stage,
+    /// How long it may take to say who it is.
+    patience: Duration,
     /// Something was handed over for sending and has not left yet, since then.
     pub(super) busy: Option<Duration>,
     /// When silence is over.
@@ -43,9 +48,9 @@ pub(super) enum Stage {
 }
 
 impl Link {
-    pub(super) fn new(conn: Conn, side: Side, ends: Ends, now: Duration) -> Self {
-        let hold_until = Some(now + PATIENCE);
-        Self { conn, side, ends, stage: Stage::OpenSent, busy: None, hold_until, keepalive_at: None }
+    pub(super) fn new(conn: Conn, side: Side, ends: Ends, now: Duration, patience: Duration) -> Self {
+        let hold_until = Some(now + patience);
+        Self { conn, side, ends, stage: Stage::OpenSent, patience, busy: None, hold_until, keepalive_at: None }
     }
 
     pub(super) fn state(&self) -> State {
@@ -73,7 +78,7 @@ impl Link {
 
     /// How long silence is tolerated now.
     pub(super) fn hold(&self) -> Option<Duration> {
-        self.session().map_or(Some(PATIENCE), |session| session.hold)
+        self.session().map_or(Some(self.patience), |session| session.hold)
     }
 
     /// The peer is alive.

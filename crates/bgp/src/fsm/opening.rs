@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::link::{Link, Side, Stage};
+use super::link::{Link, NEAR_PATIENCE, PATIENCE, Side, Stage};
 use super::{Conn, Fsm, Output, Phase, Session, session};
 use crate::fault::Fault;
 use crate::message::{Message, Open};
@@ -10,6 +10,7 @@ use crate::notification::Notification;
 use crate::path::Ends;
 use crate::report::Counts;
 use crate::rib::Rib;
+use crate::wish::Ttl;
 
 /// A second connection of the peer this soon after the first came into session was dialled at the same time.
 const YOUNG: Duration = Duration::from_secs(5);
@@ -55,7 +56,8 @@ impl Fsm {
     fn greet(&mut self, conn: Conn, side: Side, ends: Ends) {
         let restarting = self.global.restarting && !self.met;
         let hello = session::hello(&self.global, &self.peer, &ends, restarting);
-        self.links.push(Link::new(conn, side, ends, self.now));
+        let patience = if matches!(self.peer.ttl, Ttl::Security(_)) { NEAR_PATIENCE } else { PATIENCE };
+        self.links.push(Link::new(conn, side, ends, self.now, patience));
         self.send(conn, Message::Open(hello));
     }
 

@@ -35,8 +35,9 @@ impl Fsm {
         let now = self.now;
         let Some(link) = self.link(conn) else { return };
         if link.is_silent(now) {
-            let silence = link.hold().unwrap_or_default().as_secs();
-            return self.refuse(conn, Fault::HoldExpired(silence), Some(Notification::new(4, 0)));
+            let silence = Fault::HoldExpired(link.hold().unwrap_or_default().as_secs());
+            let fault = self.too_far(&link.stage).unwrap_or(silence);
+            return self.refuse(conn, fault, Some(Notification::new(4, 0)));
         }
         if link.is_stuck(now) {
             let stuck = link.send_hold().as_secs();

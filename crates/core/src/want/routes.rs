@@ -34,7 +34,7 @@ pub(super) struct Routing {
     routes: BTreeMap<IpNet, BTreeMap<IpAddr, Groups>>,
     /// The routes that each address makes.
     made: BTreeMap<IpAddr, BTreeSet<IpNet>>,
-    /// Addresses on this node that are not its own.
+    /// Addresses on this node's NICs that are not its own.
     fleeting: BTreeSet<IpAddr>,
     /// Routes that routers are to forget.
     going: BTreeMap<IpNet, Going>,
@@ -135,7 +135,8 @@ impl State {
         self.routing.routes.get(net).into_iter().flat_map(|made| made.keys().copied())
     }
 
-    /// Addresses on this node that come and go, so that nobody may use them as its own.
+    /// Addresses that come and go beside this node's own, so that nobody may use them as such. Those on a virtual
+    /// interface are not among them: no session begins there, and each Service would be news to all of them.
     pub fn fleeting(&self) -> &BTreeSet<IpAddr> {
         &self.routing.fleeting
     }
@@ -181,11 +182,18 @@ impl State {
             let nets: BTreeSet<_> =
                 made.filter_map(|(_, held)| imported(IpNet::new(addr, held.prefix).ok()?)).collect();
             let groups = if nets.is_empty() { Groups::new() } else { self.groups_of(addr) };
-            let ours = || shown.iter().any(|(link, held)| self.is_ours(*link, held));
-            let fleeting = !shown.is_empty() && (self.by_addr.contains_key(&addr) || ours());
+            let fleets = |(link, held): &(u32, HeldAddr)| {
+                self.is_beside_own(*link) && (self.by_addr.contains_key(&addr) || self.is_ours(*link, held))
+            };
+            let fleeting = shown.iter().any(fleets);
             self.routing.set_fleeting(addr, fleeting);
             self.routing.enter(addr, nets, &groups, now);
         }
+    }
+
+    /// Whether an interface may have addresses of the node itself.
+    fn is_beside_own(&self, link: u32) -> bool {
+        self.sight.link(link).is_none_or(|on| !on.is_virtual())
     }
 
     /// Whether an address on an interface makes a route. While not enough is known, what is there stays told.

@@ -99,7 +99,7 @@ fn job(read: &BgpObject, ignored: Option<&Reason>, now: Timestamp) -> Option<Job
     if object.metadata.deletion_timestamp.is_some() {
         return write::bgp_release(object).map(|patch| Job::ReleaseBgp { object: metadata(), patch });
     }
-    let wanted = write::bgp_status(object, &read::bgp(read), ignored, now);
+    let wanted = write::bgp_status(read, ignored, now);
     write::bgp_patch(object, &wanted).map(|patch| Job::PatchBgp { object: metadata(), patch })
 }
 

@@ -1,7 +1,7 @@
 //! What a BGPConfiguration is told about itself.
 
 use super::*;
-use crate::read::{self, BgpObject};
+use crate::read::BgpObject;
 
 fn object(spec: Value, status: Value) -> BgpObject {
     let metadata = json!({
@@ -19,7 +19,7 @@ fn spec() -> Value {
 }
 
 fn status(read: &BgpObject, ignored: Option<&Reason>, second: i64) -> BGPConfigurationStatus {
-    bgp_status(&read.object, &read::bgp(read), ignored, Timestamp::from_second(second).unwrap())
+    bgp_status(read, ignored, Timestamp::from_second(second).unwrap())
 }
 
 /// Type, status and reason of each condition.
@@ -61,6 +61,21 @@ fn a_configuration_without_a_base_leaves_nodes_as_they_are() {
     let status = status(&object(spec, json!(null)), None, 1);
     assert_eq!((told(&status), status.neighbor_count), (vec![("Ready", "False", "AsnInvalid")], Some(0)));
     assert!(status.message.unwrap().ends_with("nodes keep the configuration they had, if any"));
+}
+
+#[test]
+fn an_edit_that_breaks_the_object_leaves_its_last_valid_form_in_use_and_in_the_status() {
+    let mut read = object(spec(), json!(null));
+    let valid = status(&read, None, 1);
+    assert_eq!(valid.last_valid.as_ref().map(|form| form.generation), Some(3));
+    let mut broken = spec();
+    broken["global"]["asn"] = json!(0);
+    read = object(broken, serde_json::to_value(&valid).unwrap());
+    read.object.metadata.generation = Some(4);
+    let status = status(&read, None, 2);
+    assert_eq!((told(&status), status.neighbor_count), (vec![("Ready", "False", "AsnInvalid")], Some(1)));
+    assert!(status.message.unwrap().ends_with("; the last valid form of the object is in use"));
+    assert_eq!(status.last_valid, valid.last_valid);
 }
 
 #[test]

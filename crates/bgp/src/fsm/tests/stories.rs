@@ -6,7 +6,7 @@ use super::*;
 use crate::message::Graceful;
 use crate::path::NextHop;
 use crate::report::Direction;
-use crate::wish::Advertise;
+use crate::wish::{Advertise, Ttl};
 
 #[test]
 fn routes_are_told_on_the_first_keepalive_and_their_end_after_them() {
@@ -432,4 +432,21 @@ fn the_last_notification_is_kept_with_its_direction_and_across_the_next_session(
     bench.drain(1);
     bench.pass(Duration::from_secs(90));
     assert_eq!(last(&bench), Some((Direction::Sent, 4, 0)), "hold timer expired");
+}
+
+/// Its packets are dropped by our kernel, so that a connection stands on which nothing is ever heard.
+#[test]
+fn a_router_that_forgot_ttl_security_is_said_to_be_too_far_away_and_soon() {
+    let near = |ttl| Bench::with(Peer { ttl, ..peer() }, "opensent");
+    let mut bench = Bench::with(Peer { ttl: Ttl::Security(1), ..peer() }, "openconfirm");
+    bench.pass(Duration::from_secs(90));
+    assert!(matches!(bench.fsm.report().fault, Some(Fault::TooFar { .. })), "its first word was let in");
+    let mut bench = near(Ttl::Security(1));
+    assert_eq!(bench.pass(Duration::from_secs(10)), "1:4/0 1:close");
+    let sentence = bench.fsm.report().fault.expect("it is said").to_string();
+    assert!(sentence.contains("further away than allowed") && sentence.contains("a TTL of 255 or more"), "{sentence}");
+    let mut bench = near(Ttl::Security(1));
+    bench.step(Input::Closed(Conn(1), Some("Connection timed out".into())));
+    assert!(matches!(bench.fsm.report().fault, Some(Fault::TooFar { .. })), "TCP may give up before");
+    assert_eq!(near(Ttl::Usual).pass(Duration::from_secs(200)), "", "others may take their time");
 }

@@ -140,7 +140,8 @@ impl Voice {
         }
     }
 
-    fn news(&mut self) -> SpeakerNews {
+    /// What there is to tell at this moment.
+    pub fn news(&mut self) -> SpeakerNews {
         match &mut self.speaker {
             Some(speaking) => speaking.news(),
             // Nobody speaks, so nobody acts on anything older.

@@ -19,10 +19,12 @@ use crate::cluster::scope::Key;
 use crate::cluster::watch::Change;
 use pace::Pace;
 use tell::Told;
+use waiting::Waiting;
 
 mod pace;
 mod report;
 mod tell;
+mod waiting;
 
 /// What BGP needs to know, and what follows from it.
 pub(super) struct Bgp {
@@ -41,6 +43,7 @@ pub(super) struct Bgp {
     asked: Option<Asked>,
     speaker: SpeakerNews,
     told: Told,
+    waiting: Waiting,
     pace: Pace,
     last_report: Option<NodeReport>,
     /// Something may have changed since the metrics were brought up to date, and when that was.
@@ -82,6 +85,7 @@ impl Bgp {
             asked: None,
             speaker: SpeakerNews::default(),
             told: Told::default(),
+            waiting: Waiting::default(),
             pace: Pace::default(),
             last_report: None,
             uncounted: false,

@@ -34,11 +34,8 @@ impl Bgp {
 
     /// Counts when the node gets a router ID, another one, or none where it should have one.
     fn count_router_id(&mut self, metrics: &BgpMetrics) {
-        let meaning = self.in_force.as_ref().and_then(|in_force| in_force.meaning.as_ref());
-        let found = meaning.map(|meaning| meaning.router_id.as_ref().ok().map(|(id, _)| *id));
-        if let Some(found) = found
-            && self.counted_router_id.replace(found) != Some(found)
-        {
+        let found = self.router_id().map(|(id, _)| id);
+        if (found.is_some() || self.nameless().is_some()) && self.counted_router_id.replace(found) != Some(found) {
             metrics.router_id_resolved(found.is_some());
         }
     }
@@ -49,7 +46,8 @@ impl Bgp {
         let NodeStatus { enabled, heartbeat } = settings.unwrap_or_default();
         // Without a configuration there is one last report, if there was any before.
         let said = self.last_report.as_ref().is_some_and(|last| last.asn.is_some());
-        if !(self.is_understood() || settings.is_none() && said) {
+        let something = self.is_understood() || self.nameless().is_some();
+        if !(something || settings.is_none() && said) {
             return (None, None);
         }
         match self.pace.due(heartbeat) {
@@ -128,7 +126,7 @@ impl Bgp {
         let own = |problem: &&Problem| problem.field.starts_with(&format!("{}.", neighbor.path));
         let problem =
             || meaning.and_then(|meaning| meaning.problems.iter().find(own)).map(|found| found.reason.to_string());
-        let nameless = || meaning.and_then(|meaning| meaning.router_id.as_ref().err()).map(ToString::to_string);
+        let nameless = || self.nameless().map(|reason| reason.to_string());
         peer.and_then(|peer| peer.fault.clone()).or_else(problem).or_else(nameless).unwrap_or_default()
     }
 
@@ -198,8 +196,7 @@ impl Bgp {
         let Some(in_force) = &self.in_force else { return Vec::new() };
         let found = in_force.meaning.iter().flat_map(|meaning| &meaning.problems);
         let mut problems: Vec<_> = found.filter(|problem| !is_unselected(problem)).cloned().collect();
-        let nameless = in_force.meaning.as_ref().and_then(|meaning| meaning.router_id.clone().err());
-        problems.extend(nameless.map(|reason| Problem::new("spec.global.routerID", reason)));
+        problems.extend(self.nameless().map(|reason| Problem::new("spec.global.routerID", reason)));
         let deaf = self.speaker.deaf.clone().map(|why| Reason::BgpNotListening { why });
         problems.extend(deaf.map(|reason| Problem::new("spec.global.listenPort", reason)));
         for session in self.sessions() {

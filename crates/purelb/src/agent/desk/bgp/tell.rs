@@ -127,7 +127,7 @@ impl Bgp {
         let message = format!("Node {}: {reason}", self.me);
         let name = match reason {
             // The counterpart of RouterIDResolved has always had this name.
-            Reason::RouterIdUnresolved { .. } => "RouterIDResolutionFailed",
+            Reason::RouterIdUnresolved { .. } | Reason::NodeWithoutAddresses { .. } => "RouterIDResolutionFailed",
             reason => reason.name(),
         };
         Notice { severity: Severity::Warning, reason: name, message }

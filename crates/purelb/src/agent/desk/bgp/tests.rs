@@ -232,9 +232,19 @@ fn a_node_without_any_address_yet_waits_for_its_router_id() {
     bgp.take(Change::Complete);
     bgp.configure();
     assert!(bgp.speak(&state(), true).is_none() && reasons(&mut bgp).is_empty());
+    let at = |seconds| Moment(Duration::from_secs(seconds));
+    assert!(!bgp.has_waited(at(100)) && bgp.waits_until() == Some(at(130)), "its kubelet may be about to write one");
+    assert!(bgp.report_due(&state(), at(129)).0.is_none());
+    assert!(bgp.has_waited(at(130)) && !bgp.has_waited(at(131)) && bgp.waits_until().is_none());
+    let said = told_at(&mut bgp, 131);
+    assert_eq!(said.len(), 1);
+    assert!(said[0].0 == "RouterIDResolutionFailed" && said[0].1.contains("Node node-1 has no address"), "{said:?}");
+    let report = bgp.report_due(&state(), at(132)).0.expect("it is reported");
+    assert!(!report.is_healthy() && report.neighbors[0].last_error.contains("has no address"), "{report:?}");
     bgp.set_node(Some(&NodeFacts { internal: vec!["2001:db8::1".parse().unwrap()], ..bare }));
     bgp.configure();
     assert_eq!(bgp.router_id().map(|(_, source)| source), Some(RouterIdSource::HashFromNodeName));
+    assert!(!bgp.has_waited(at(140)) && bgp.problems().is_empty(), "what is mended is not said any more");
 }
 
 #[test]
