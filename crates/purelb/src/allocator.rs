@@ -10,11 +10,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::{Either, select};
 use kube::Client;
 use purelb_core::alloc::Scope;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 use tracing::info;
 
 use crate::cluster::leader::{Candidate, Timing, identity};
@@ -42,6 +43,9 @@ pub const COMPONENT: &str = "purelb-allocator";
 
 /// How long Events may take to be written when all else has ended and the process has to stop.
 const LAST_EVENTS: Duration = Duration::from_millis(150);
+/// How long after it was told to stop a process stays at the most for the sake of Events: it has to be gone in a second,
+/// also where the API server says nothing and giving the lease back took all the time it may take.
+const LONGEST_STAY: Duration = Duration::from_millis(800);
 
 /// How an allocator is set up.
 #[derive(Clone, Debug)]
@@ -82,15 +86,17 @@ pub async fn lead(
     let workshop = Workshop::new(client, recorder, leadership, metrics.clone(), settings.home());
     let campaign = candidate.run(async move { drop(campaign_over.wait_for(|over| *over).await) });
     let terms = async {
-        serve_terms(&workshop, settings, &mut questions, stop).await;
+        let told = serve_terms(&workshop, settings, &mut questions, stop).await;
         // Only now: the last write has been answered, so that a successor may start at once.
         over.send_replace(true);
         drop(workshop);
+        told
     };
-    let work = pin!(async { tokio::join!(campaign, terms) });
+    let work = pin!(async { tokio::join!(terms, campaign).0 });
     match select(work, pin!(sending)).await {
-        Either::Left((_, sending)) => {
-            if timeout(LAST_EVENTS, sending).await.is_err() {
+        Either::Left((told, sending)) => {
+            let end = (Instant::now() + LAST_EVENTS).min(told + LONGEST_STAY);
+            if timeout_at(end, sending).await.is_err() {
                 info!("some events were not written in time and are dropped");
             }
         }
@@ -98,12 +104,22 @@ pub async fn lead(
     }
 }
 
-async fn serve_terms(workshop: &Workshop, settings: &Settings, questions: &mut Questions, stop: watch::Receiver<bool>) {
+/// Leads whenever elected; answers with when it was told to stop.
+async fn serve_terms(
+    workshop: &Workshop,
+    settings: &Settings,
+    questions: &mut Questions,
+    stop: watch::Receiver<bool>,
+) -> Instant {
     let mut leadership = workshop.leadership.clone();
+    let told = stopped_at(stop.clone()).shared();
     loop {
         let now = tokio::select! {
-            () = stopped(stop.clone()) => return,
-            changed = leadership.changed() => if changed.is_ok() { *leadership.borrow_and_update() } else { return },
+            told = told.clone() => return told,
+            changed = leadership.changed() => match changed {
+                Ok(()) => *leadership.borrow_and_update(),
+                Err(_) => return Instant::now(),
+            },
             Some(reply) = questions.recv() => {
                 drop(reply.send(inspect::standby()));
                 continue;
@@ -112,8 +128,14 @@ async fn serve_terms(workshop: &Workshop, settings: &Settings, questions: &mut Q
         let Some(term) = now.term_at(Instant::now()) else { continue };
         info!(term, "this allocator leads");
         workshop.metrics.leader(true);
-        term::serve(workshop, settings, term, questions, stopped(stop.clone())).await;
+        term::serve(workshop, settings, term, questions, told.clone().map(drop)).await;
         workshop.metrics.leader(false);
         info!(term, "this allocator no longer leads");
     }
+}
+
+/// Waits for the word to stop; answers with when it came.
+async fn stopped_at(stop: watch::Receiver<bool>) -> Instant {
+    stopped(stop).await;
+    Instant::now()
 }

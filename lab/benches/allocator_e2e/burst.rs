@@ -8,32 +8,30 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::cluster::{AT_ONCE, Cluster, Server, names};
 use crate::daemon::Daemon;
 use crate::effort::Effort;
-use crate::numbers::{median, promise, ratio};
+use crate::numbers::{Promise, median, ratio};
 use crate::witness::Witness;
 
 const SERVICES: usize = 1000;
 const ROUNDS: usize = 5;
 
 /// Services that are there and wait: nothing happens but the writes.
-pub async fn measure_waiting(cluster: &Cluster) -> Result<()> {
+pub async fn measure_waiting(cluster: &Cluster) -> Result<Vec<Promise>> {
     let mut table = Table::new("waiting for a group");
     for round in 0..ROUNDS {
         let served = serve_waiting(cluster, round).await?;
         table.row(served, write_waiting(cluster, round).await?);
     }
-    table.end();
-    Ok(())
+    Ok(vec![table.end()])
 }
 
 /// Services that are being created: the API server has this to do, too.
-pub async fn measure_new(cluster: &Cluster) -> Result<()> {
+pub async fn measure_new(cluster: &Cluster) -> Result<Vec<Promise>> {
     let mut table = Table::new("being created");
     for round in 0..ROUNDS {
         let served = serve_new(cluster, round).await?;
         table.row(served, write_new(cluster, round).await?);
     }
-    table.end();
-    Ok(())
+    Ok(vec![table.end()])
 }
 
 /// From the creation of the group until the last address.
@@ -120,8 +118,9 @@ impl Table {
         self.efforts.push(effort);
     }
 
-    fn end(&self) {
+    fn end(&self) -> Promise {
         println!("median ratio of processor time {:.2}", median(&self.efforts));
-        promise(&format!("{SERVICES} Services {}, median ratio to a raw client", self.what), median(&self.ratios), 1.3);
+        let what = format!("{SERVICES} Services {}, median ratio to a raw client", self.what);
+        Promise::told(what, median(&self.ratios), 1.3)
     }
 }

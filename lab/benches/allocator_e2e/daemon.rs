@@ -1,7 +1,6 @@
-//! The allocator as operators run it: its own process, release build.
+//! The allocator as operators run it: its own process, with the program of the image.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -26,7 +25,7 @@ pub struct Daemon {
 impl Daemon {
     /// Starts one and waits until it gives out addresses.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
-        let mut command = Command::new(program()?);
+        let mut command = Command::new(purelb_lab::daemon::program()?);
         command.args(["allocator", "--port", "0", "--namespace", HOME, "--kubeconfig"]).arg(cluster.plane.kubeconfig());
         command.env("DEFAULT_ANNOUNCER", "PureLB").stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let begun = Instant::now();
@@ -76,13 +75,4 @@ async fn deciding(lines: &mut Lines<BufReader<ChildStdout>>) -> Result<()> {
         }
     }
     anyhow::bail!("the allocator ended before it decided anything")
-}
-
-/// The release build, beside which benches are put.
-fn program() -> Result<PathBuf> {
-    let bench = std::env::current_exe()?;
-    let folder = bench.ancestors().nth(2).context("benches are built into a folder of the release folder")?;
-    let program = folder.join("purelb");
-    ensure!(program.exists(), "{} is missing: run cargo build --release -p purelb", program.display());
-    Ok(program)
 }

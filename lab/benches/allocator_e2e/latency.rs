@@ -6,14 +6,14 @@ use anyhow::Result;
 
 use crate::cluster::{Cluster, Server, raw_address};
 use crate::daemon::Daemon;
-use crate::numbers::{ms, promise, quantile, ratio};
+use crate::numbers::{Promise, ms, quantile, ratio};
 use crate::witness::Witness;
 
 /// How many times, after some to warm up.
 const TIMES: usize = 300;
 const WARM_UP: usize = 30;
 
-pub async fn measure(cluster: &Cluster) -> Result<()> {
+pub async fn measure(cluster: &Cluster) -> Result<Vec<Promise>> {
     let daemon = Daemon::start(cluster).await?;
     let mut witness = Witness::new(cluster.plane.client()?).await?;
     let (mut served, mut raw) = (Vec::new(), Vec::new());
@@ -31,9 +31,10 @@ pub async fn measure(cluster: &Cluster) -> Result<()> {
     row("raw patch sent -> seen", raw);
     let ratio = |share| ratio(quantile(served, share), quantile(raw, share));
     println!("{:<28} {:>10.2} {:>10.2}", "ratio", ratio(0.5), ratio(0.99));
-    promise("p50 to one raw patch and its delivery", ratio(0.5), 2.0);
+    let promise = Promise::told("p50 to one raw patch and its delivery", ratio(0.5), 2.0);
     daemon.stop().await?;
-    cluster.clear().await
+    cluster.clear().await?;
+    Ok(vec![promise])
 }
 
 async fn serve(cluster: &Cluster, witness: &mut Witness, number: usize) -> Result<Duration> {

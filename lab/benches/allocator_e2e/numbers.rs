@@ -1,5 +1,6 @@
 //! Medians and the like.
 
+use std::fmt;
 use std::time::Duration;
 
 /// The value below which this share of all values lies.
@@ -24,8 +25,31 @@ pub fn ms(duration: Duration) -> String {
     format!("{:.1} ms", duration.as_secs_f64() * 1e3)
 }
 
-/// A number with what was promised of it, such as `p50 ratio 0.99, at most 2: kept`.
-pub fn promise(what: &str, value: f64, most: f64) {
-    let word = if value <= most { "kept" } else { "BROKEN" };
-    println!("target: {what} {value:.2}, at most {most}: {word}");
+/// A number with what was promised of it.
+pub struct Promise {
+    what: String,
+    value: f64,
+    most: f64,
+}
+
+impl Promise {
+    /// Prints it, such as `target: p50 ratio 0.99, at most 2: kept`. Whether it is kept decides at the end of the run, so
+    /// that every number is printed.
+    pub fn told(what: impl Into<String>, value: f64, most: f64) -> Self {
+        let promise = Self { what: what.into(), value, most };
+        let word = if promise.is_kept() { "kept" } else { "BROKEN" };
+        println!("target: {promise}: {word}");
+        promise
+    }
+
+    /// What is no number is not kept.
+    pub fn is_kept(&self) -> bool {
+        self.value <= self.most
+    }
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:.2}, at most {}", self.what, self.value, self.most)
+    }
 }

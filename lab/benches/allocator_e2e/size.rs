@@ -6,13 +6,13 @@ use anyhow::Result;
 
 use crate::cluster::{Cluster, Server, names};
 use crate::daemon::Daemon;
-use crate::numbers::promise;
+use crate::numbers::Promise;
 use crate::witness::Witness;
 
 /// How many Services come in each step, and how many MiB an allocator may then take.
 const STEPS: [(&str, usize, f64); 3] = [("none", 0, 12.0), ("first", 1000, 16.0), ("more", 9000, 40.0)];
 
-pub async fn measure(cluster: &Cluster) -> Result<()> {
+pub async fn measure(cluster: &Cluster) -> Result<Vec<Promise>> {
     println!(
         "\nServices   after serving them (peak)   after a restart (peak)   start -> deciding   start -> first address"
     );
@@ -37,8 +37,10 @@ pub async fn measure(cluster: &Cluster) -> Result<()> {
         );
         kept.push((format!("MiB with {there} Services"), grown.0.max(small.0), most));
     }
-    kept.into_iter().for_each(|(what, value, most)| promise(&what, value, most));
-    cluster.clear().await
+    // After the table, which they would tear apart.
+    let promises = kept.into_iter().map(|(what, value, most)| Promise::told(what, value, most)).collect();
+    cluster.clear().await?;
+    Ok(promises)
 }
 
 /// Starts an allocator while one Service waits; how long it took from the start of the process to its address.

@@ -65,8 +65,9 @@ async fn story(cluster: &Cluster, fleet: &mut Fleet, seed: u64, lasts: Duration)
     let services = settled?;
     let took = calm.elapsed();
     eprintln!(
-        "{counted} requests, {} addresses given, {} of them shared, {} mishaps; {services} Services content after {took:?}",
-        judge.given, judge.shared, fleet.mishaps
+        "{counted} requests, {} addresses given, {} of them shared, {} mishaps, {} with writes on the wire; {services} \
+         Services content after {took:?}",
+        judge.given, judge.shared, fleet.mishaps, fleet.ambushes
     );
     // A busy machine does less in the time; one that hardly does anything proves nothing.
     ensure!(judge.given > population / 3 && fleet.mishaps > 4, "too quiet to prove anything");

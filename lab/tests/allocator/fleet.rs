@@ -16,8 +16,10 @@ const TAIL: usize = 25;
 /// How much of each.
 const WIDTH: usize = 300;
 
-/// How long a leader has to put its writes on the wire.
-const SENDING: Duration = Duration::from_millis(700);
+/// How many requests of a leader are to be on the wire before it stands still: a renewal of its lease, and writes.
+const SENT: usize = 5;
+/// How long that is waited for: a leader that may no longer write, or that nobody asks for anything, sends no more.
+const SENDING: Duration = Duration::from_secs(1);
 
 /// How long a new leader has for its first address.
 const BEGINNING: Duration = Duration::from_secs(2);
@@ -67,6 +69,8 @@ pub struct Fleet {
     members: Vec<Member>,
     /// How much has happened to them.
     pub mishaps: usize,
+    /// How often writes of a leader were on the wire when it lost the lease.
+    pub ambushes: usize,
 }
 
 impl Fleet {
@@ -79,7 +83,7 @@ impl Fleet {
             let daemon = Some(start(&account, &name, 0)?);
             members.push(Member { name, account, wire, daemon, frozen: false });
         }
-        Ok(Self { members, mishaps: 0 })
+        Ok(Self { members, mishaps: 0, ambushes: 0 })
     }
 
     /// Something happens to one of them, more often than not to the leader. One is always left in peace.
@@ -113,14 +117,15 @@ impl Fleet {
         let Some(old) = self.leader(cluster).await? else { return burst.await };
         self.mishaps += 1;
         self.members[old].wire.hold();
-        // Nobody outside can see how far it is; it has this long to decide and to send. Then it stands still, before it
-        // notices that it has lost the lease and takes back what it has sent.
-        let daemon = self.members[old].running()?;
+        // It stands still with its writes on the wire, before it notices that it has lost the lease and takes them back.
+        let (daemon, wire) = (self.members[old].running()?, &self.members[old].wire);
         let freeze = async {
-            tokio::time::sleep(SENDING).await;
-            daemon.freeze()
+            let sent = tokio::time::timeout(SENDING, wire.holds(SENT)).await;
+            daemon.freeze()?;
+            Ok(usize::from(sent.is_ok()))
         };
-        tokio::try_join!(burst, freeze)?;
+        let ((), sent) = tokio::try_join!(burst, freeze)?;
+        self.ambushes += sent;
         self.members[old].frozen = true;
         cluster
             .until("another leads", async || {

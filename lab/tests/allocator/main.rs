@@ -5,6 +5,7 @@ mod agents;
 mod bgp;
 mod chaos;
 mod cluster;
+mod ending;
 mod external;
 mod fleet;
 mod groups;

@@ -23,7 +23,7 @@ async fn given(cluster: &Cluster) -> Result<Vec<(String, Vec<String>)>> {
     Ok(list["items"].as_array().into_iter().flatten().map(one).collect())
 }
 
-async fn everybody_is_served(cluster: &Cluster, count: usize) -> Result<Vec<(String, Vec<String>)>> {
+pub async fn everybody_is_served(cluster: &Cluster, count: usize) -> Result<Vec<(String, Vec<String>)>> {
     let all = cluster
         .until("every Service has an address", async || {
             let given = given(cluster).await?;
@@ -85,7 +85,7 @@ async fn an_api_server_that_is_away_is_waited_for_without_a_flood() -> Result<()
     let allocator = start(&cluster.account.plainly_through(proxy.port), "allocator-0", 0)?;
     cluster.service("first", json!({}), json!({})).await?;
     cluster.has("first", &["10.0.0.1"]).await?;
-    for mood in [Mood::Code(429), Mood::Code(503), Mood::Reset] {
+    for mood in [Mood::Code(429), Mood::Code(503), Mood::Reset, Mood::Silent] {
         proxy.treat(all, mood);
         let begun = Instant::now();
         cluster
@@ -102,6 +102,6 @@ async fn an_api_server_that_is_away_is_waited_for_without_a_flood() -> Result<()
         cluster.service(&name, json!({}), json!({})).await?;
         cluster.told(&name, "Assigned").await?;
     }
-    everybody_is_served(&cluster, 4).await?;
+    everybody_is_served(&cluster, 5).await?;
     cluster.close(allocator).await
 }

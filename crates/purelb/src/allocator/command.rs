@@ -49,7 +49,11 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     // Two threads: a burst of decisions must not keep the lease from being renewed.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.context("cannot start the runtime")?.block_on(serve(args))
+    let runtime = runtime.context("cannot start the runtime")?;
+    let ended = runtime.block_on(serve(args));
+    // Not waited for: looking a name up, say, may take longer than a daemon has to stop.
+    runtime.shutdown_background();
+    ended
 }
 
 async fn serve(args: &Args) -> anyhow::Result<()> {

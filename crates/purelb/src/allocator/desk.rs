@@ -43,6 +43,7 @@ mod external;
 mod externals;
 mod fence;
 mod look;
+mod origin;
 pub(super) mod pauses;
 mod record;
 mod services;
@@ -113,11 +114,13 @@ struct Busy {
     left: bool,
     /// Whether an earlier attempt at the same patch may have arrived, or may still do so.
     unsure: bool,
+    /// Whether an IPAM has just given what the wish says.
+    answered: bool,
 }
 
 impl Busy {
     fn with(job: Job) -> Self {
-        Self { job, wish: None, shown: (Vec::new(), None), left: false, unsure: false }
+        Self { job, wish: None, shown: (Vec::new(), None), left: false, unsure: false, answered: false }
     }
 
     /// Whether the job may be about the object with this uid, and not about a namesake.

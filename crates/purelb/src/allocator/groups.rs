@@ -192,13 +192,11 @@ impl Groups {
     }
 
     fn scope_reason(&self, key: &Key) -> Reason {
-        let group = self.entries.at(key).and_then(|entry| entry.reading.value.as_ref());
-        let remote = group.is_some_and(|group| group.placement == Placement::Remote);
         Reason::GroupOutOfScope {
             namespace: key.0.clone(),
             name: key.1.clone(),
             install_namespace: self.install_namespace.clone(),
-            remote,
+            kind: self.entries.at(key).map_or("local", Entry::kind),
         }
     }
 

@@ -28,9 +28,9 @@ const AT_ONCE: usize = 32;
 const TICK: Duration = Duration::from_secs(5);
 /// Statuses and metrics follow a burst of allocations at this pace.
 const STATUS_PACE: Duration = Duration::from_millis(250);
-/// How long jobs under way may take to end when the process has to stop. Together with the time to give the lease back and
-/// to write the last Events, it is less than a second.
-const LAST_MOMENTS: Duration = Duration::from_millis(300);
+/// How long jobs under way may take to end when the process has to stop. Together with the time to give the lease back, it
+/// leaves a busy machine a fifth of the second in which a daemon has to be gone.
+const LAST_MOMENTS: Duration = Duration::from_millis(250);
 
 /// Leads until the leadership or the process ends.
 pub async fn serve(
@@ -134,6 +134,7 @@ impl<'a> Shift<'a> {
             }
             info!(term = self.term, "everything is known and fenced: addresses are given out");
         }
+        self.workshop.recorder.make_way(!self.jobs.is_empty());
     }
 
     fn begun(&self, job: Job) -> BoxFuture<'static, Done> {
@@ -147,6 +148,7 @@ impl<'a> Shift<'a> {
         if tokio::time::timeout(LAST_MOMENTS, answers).await.is_err() {
             info!(term = self.term, "some writes were not answered in time; the next leader fences them");
         }
+        self.workshop.recorder.make_way(false);
     }
 }
 

@@ -364,11 +364,15 @@ impl Candidate {
     /// Empties the lease if it is ours, also when our last renewal comes in between.
     async fn release(&self) -> Result<(), Trouble> {
         let mut result = Ok(());
+        let is_ours = |lease: &Lease| record::holder(lease) == Some(&self.identity);
+        // As last seen, it need not be read first: there is little time, and a conflict tells if it has changed.
+        let mut known = self.seen.as_ref().and_then(|seen| seen.lease.clone()).filter(is_ours);
         for _ in 0..3 {
-            let lease = self.in_time(self.leases.get_opt(LEASE_NAME)).await?;
-            let Some(lease) = lease.filter(|lease| record::holder(lease) == Some(&self.identity)) else {
-                return Ok(());
+            let lease = match known.take() {
+                Some(lease) => Some(lease),
+                None => self.in_time(self.leases.get_opt(LEASE_NAME)).await?,
             };
+            let Some(lease) = lease.filter(is_ours) else { return Ok(()) };
             let free = record::released(&lease, (self.clock)());
             result = self.in_time(self.patch(&free)).await.map(drop);
             if !matches!(result, Err(Trouble::Conflict)) {

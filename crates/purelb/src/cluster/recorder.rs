@@ -2,7 +2,7 @@
 //!
 //! They go out in their own time behind a bounded queue: an Event that finds no room is dropped and counted, and the
 //! log says so once: telling never delays doing. An Event costs the API server as much as any other write, so that they
-//! go one at a time while a burst of Services is being served, and several at a time only when the queue fills up.
+//! make way for others while a burst of Services is being served, and hurry only when the queue fills up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use prometheus_client::metrics::counter::Counter;
 use purelb_core::alloc::{Notice, Severity};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
@@ -27,6 +27,8 @@ const ROOM: usize = 4096;
 const CROWD: usize = ROOM / 2;
 /// How many are then sent at the same time.
 const AT_ONCE: usize = 4;
+/// How long one makes way for other writes.
+const MAKES_WAY: Duration = Duration::from_millis(100);
 /// How long one may take before the next one goes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -34,6 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Recorder {
     queue: mpsc::Sender<(ObjectReference, Notice)>,
+    /// Whether something else is being written.
+    busy: watch::Sender<bool>,
     /// Whether the log has said that Events are dropped.
     overflowed: Arc<AtomicBool>,
     /// Events that nobody will see.
@@ -49,17 +53,28 @@ impl Recorder {
     /// The same, and Events that find no room or that the API server does not take are counted.
     pub fn counting(client: Client, component: &'static str, lost: Counter) -> (Self, impl Future<Output = ()>) {
         let (queue, mut waiting) = mpsc::channel(ROOM);
+        let (busy, mut others) = watch::channel(false);
         let unsent = lost.clone();
         let sending = async move {
             let mut under_way = FuturesUnordered::new();
             while let Some((about, notice)) = waiting.recv().await {
+                let crowded = waiting.len() > CROWD;
+                if !crowded {
+                    // Who waits long goes, busy or not.
+                    let _ = timeout(MAKES_WAY, others.wait_for(|busy| !busy)).await;
+                }
                 under_way.push(send_or_count(client.clone(), component, about, notice, unsent.clone()));
-                let room = if waiting.len() > CROWD { AT_ONCE } else { 1 };
+                let room = if crowded { AT_ONCE } else { 1 };
                 while under_way.len() >= room && under_way.next().await.is_some() {}
             }
             while under_way.next().await.is_some() {}
         };
-        (Self { queue, overflowed: Arc::default(), lost }, sending)
+        (Self { queue, busy, overflowed: Arc::default(), lost }, sending)
+    }
+
+    /// Whether something else is being written, for which Events make way.
+    pub fn make_way(&self, busy: bool) {
+        self.busy.send_if_modified(|before| std::mem::replace(before, busy) != busy);
     }
 
     /// Tells something about an object.
@@ -118,5 +133,46 @@ fn event(component: &str, about: ObjectReference, notice: Notice, now: Timestamp
         first_timestamp: Some(Time(now)),
         last_timestamp: Some(Time(now)),
         ..Event::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    /// An API server that takes every Event, and tells of it.
+    fn server() -> (Client, mpsc::UnboundedReceiver<()>) {
+        let (tell, told) = mpsc::unbounded_channel();
+        let answer = move |_: Request<Body>| {
+            let _ = tell.send(());
+            let event = serde_json::to_vec(&Event::default()).expect("an Event is JSON");
+            std::future::ready(Ok::<_, Infallible>(Response::new(Body::from(event))))
+        };
+        (Client::new(tower::service_fn(answer), "default"), told)
+    }
+
+    fn notice() -> Notice {
+        Notice { severity: Severity::Normal, reason: "AddressAssigned", message: "it has an address".into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_make_way_for_other_writes_but_not_for_ever() {
+        let (client, mut sent) = server();
+        let (recorder, sending) = Recorder::new(client, "test");
+        tokio::spawn(sending);
+        let about = ObjectReference { name: Some("web".into()), ..ObjectReference::default() };
+        recorder.make_way(true);
+        recorder.tell(&about, notice());
+        assert!(timeout(MAKES_WAY / 2, sent.recv()).await.is_err(), "something else is being written");
+        recorder.make_way(false);
+        timeout(MAKES_WAY / 4, sent.recv()).await.expect("nothing else is being written").expect("an Event");
+        recorder.make_way(true);
+        recorder.tell(&about, notice());
+        timeout(MAKES_WAY * 2, sent.recv()).await.expect("it has waited long enough").expect("an Event");
     }
 }

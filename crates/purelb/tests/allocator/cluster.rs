@@ -28,6 +28,7 @@ pub const HOME: &str = "purelb-system";
 
 /// A cluster with our CRDs and the namespaces of the stories.
 pub struct Cluster {
+    pub server: Kubelite,
     pub client: Client,
 }
 
@@ -56,11 +57,12 @@ impl Allocator {
 
 impl Cluster {
     pub async fn new() -> Result<Self> {
-        let client = Kubelite::new().client();
+        let server = Kubelite::new();
+        let client = server.client();
         for crd in crds() {
             Api::<CustomResourceDefinition>::all(client.clone()).create(&PostParams::default(), &crd).await?;
         }
-        let cluster = Self { client };
+        let cluster = Self { server, client };
         for namespace in [HOME, "test", "tenant"] {
             let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
             cluster.create("namespaces", "", object).await?;

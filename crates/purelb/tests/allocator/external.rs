@@ -282,6 +282,44 @@ async fn a_group_whose_status_cannot_be_written_still_gives_back_what_it_gave() 
     sidecar.stop().await
 }
 
+#[tokio::test]
+async fn an_annotation_that_names_another_ipam_frees_nothing_there_or_here() -> Result<()> {
+    let (cluster, left, right) = (Cluster::new().await?, Place::new()?, Place::with("198.51.100.0/28")?);
+    let sidecars = [left.start()?, right.start()?];
+    left.group(&cluster, "default").await?;
+    right.group(&cluster, "right").await?;
+    let mut allocator = cluster.allocator();
+    cluster.service("web", json!({})).await?;
+    cluster.has("web", &["192.0.2.1"]).await?;
+    on_record(&cluster, "default", &[("test/web", &["192.0.2.1"])]).await?;
+    for restart in [false, true] {
+        let edit = json!({"metadata": {"annotations": {"purelb.io/allocated-from": "right"}}});
+        if restart {
+            allocator.stop().await?;
+            cluster.patch("web", edit).await?;
+            allocator = cluster.allocator();
+        } else {
+            cluster.patch("web", edit).await?;
+        }
+        cluster
+            .until("the annotation is put right", async || {
+                let web = cluster.shown("web").await?;
+                assert_eq!(ips(&web), ["192.0.2.1"]);
+                Ok((web["metadata"]["annotations"]["purelb.io/allocated-from"] == "default").then_some(()))
+            })
+            .await?;
+        assert_eq!(left.stats("default").await?.in_use_v4, 1, "it is not free");
+    }
+    cluster.services().delete("web", &DeleteParams::default()).await?;
+    left.in_use(&cluster, "default", 0, 0).await?;
+    on_record(&cluster, "right", &[]).await?;
+    allocator.stop().await?;
+    for sidecar in sidecars {
+        sidecar.stop().await?;
+    }
+    Ok(())
+}
+
 /// A socket in front of a sidecar, whose answers can be held.
 struct Slow {
     socket: PathBuf,

@@ -3,7 +3,9 @@
 mod bgp;
 mod cluster;
 mod external;
+mod forgotten;
 mod handover;
 mod lifecycle;
+mod line;
 mod odd;
 mod statuses;

@@ -90,8 +90,13 @@ async fn k8s_8_groups_elsewhere_do_not_count_unless_they_are_automatic() -> Resu
     let cluster = Cluster::new().await?;
     cluster.local("default", "10.0.0.8/30").await?;
     let client = cluster.client.clone();
-    for (version, name, pool) in [("v2", "elsewhere", "10.1.0.8/30"), ("v1", "automatic", "10.2.0.8/30")] {
-        let spec = json!({"local": {"v4pools": [{"pool": pool, "subnet": "10.0.0.0/8", "aggregation": "default"}]}});
+    let ranges = |pool: &str| json!({"v4pools": [{"pool": pool, "subnet": "10.0.0.0/8", "aggregation": "default"}]});
+    for (version, name, spec) in [
+        ("v2", "elsewhere", json!({"local": ranges("10.1.0.8/30")})),
+        ("v2", "far", json!({"remote": ranges("10.3.0.8/30")})),
+        ("v2", "asked", json!({"external": {"provider": "acme", "socket": "/run/acme.sock", "announce": "remote"}})),
+        ("v1", "automatic", json!({"local": ranges("10.2.0.8/30")})),
+    ] {
         let metadata = json!({"name": name, "namespace": "tenant"});
         let object = json!({"apiVersion": format!("purelb.io/{version}"), "kind": "ServiceGroup", "metadata": metadata, "spec": spec});
         let request = http::Request::post(format!("/apis/purelb.io/{version}/namespaces/tenant/servicegroups"))
@@ -105,15 +110,20 @@ async fn k8s_8_groups_elsewhere_do_not_count_unless_they_are_automatic() -> Resu
     cluster.service("b", json!({"purelb.io/service-group": "automatic"})).await?;
     let b = cluster.has("b", &["10.2.0.8"]).await?;
     assert!(b["metadata"]["annotations"]["purelb.io/pool-type"].is_null(), "automatic groups have no type");
-    cluster
-        .until("the ignored group is told", async || {
-            let told = cluster.events("elsewhere").await?;
-            Ok(told
-                .iter()
-                .any(|(reason, message)| reason == "ServiceGroupOutOfScope" && message.contains(HOME))
-                .then_some(()))
-        })
-        .await?;
+    for (group, words) in [
+        ("elsewhere", "This group is local, so its pool is not allocatable. Move it: "),
+        ("far", "This group is remote, so addresses allocated from it are withdrawn from every node. Move it: "),
+        ("asked", "This group is external, so its pool is not allocatable. Move it: "),
+    ] {
+        cluster
+            .until(&format!("{group} is told that it is ignored"), async || {
+                let told = cluster.events(group).await?;
+                let says = |message: &str| message.contains(words) && message.contains(HOME);
+                let told = told.iter().any(|(reason, message)| reason == "ServiceGroupOutOfScope" && says(message));
+                Ok(told.then_some(()))
+            })
+            .await?;
+    }
     allocator.stop().await
 }
 

@@ -44,7 +44,11 @@ impl Desk {
 
     /// The record was read or written, or was not: those who wait for it look again, be it to be told why they wait.
     pub(super) fn recorded(&mut self, outcome: RecordOutcome, at: Instant) {
+        let first = !self.record.was_read();
         if let Some(holders) = self.record.done(outcome, at).cloned() {
+            if first {
+                self.credit_recorded(&holders);
+            }
             self.take_over(&holders);
         }
         let parked: Vec<_> = self.externals.parked.iter().cloned().collect();
@@ -79,7 +83,7 @@ impl Desk {
     }
 
     /// The usable external groups with their sockets.
-    fn external_groups(&self) -> Vec<(String, String)> {
+    pub(super) fn external_groups(&self) -> Vec<(String, String)> {
         let external = self.book.slots().filter_map(|slot| match &slot.group.source {
             Source::External { socket, .. } => Some((slot.group.name.clone(), socket.clone())),
             _ => None,
@@ -87,32 +91,15 @@ impl Desk {
         external.collect()
     }
 
-    fn socket_of(&self, group: &str) -> Option<String> {
+    pub(super) fn socket_of(&self, group: &str) -> Option<String> {
         match &self.book.slot(group).ok()?.group.source {
             Source::External { socket, .. } => Some(socket.clone()),
             _ => None,
         }
     }
 
-    /// The addresses a Service shows as coming from a group.
-    fn shown_from(&self, key: &ServiceKey, group: &str) -> Vec<IpAddr> {
-        let shown = self.services.at(key).filter(|record| record.view.brand.from.as_deref() == Some(group));
-        shown.map(|record| record.view.addresses()).unwrap_or_default()
-    }
-
-    /// A Service that shows an external address holds it, whoever wrote so.
-    pub(super) fn adopt_holder(&mut self, key: &ServiceKey) {
-        let Some(group) = self.services.at(key).and_then(|record| record.view.brand.from.clone()) else { return };
-        if let Some(socket) = self.socket_of(&group)
-            && !self.shown_from(key, &group).is_empty()
-        {
-            self.enter_holder(key, &group, &socket);
-        }
-    }
-
-    fn enter_holder(&mut self, key: &ServiceKey, group: &str, socket: &str) {
-        let groups = self.externals.by_service.entry(key.clone()).or_default();
-        if groups.insert(group.to_owned(), socket.to_owned()).is_none() {
+    pub(super) fn enter_holder(&mut self, key: &ServiceKey, group: &str, socket: &str) {
+        if self.externals.enter(key, group, socket) {
             self.touched();
         }
     }
@@ -135,7 +122,9 @@ impl Desk {
         if !self.record.names(&group, key) {
             self.externals.parked.insert(key.clone());
             let reason = Reason::HoldersUnrecorded { group, why: self.record.refusal()?.to_owned() };
-            let Decision::Wish(wish) = accept(&self.book, &record.view, &request, Err(reason)) else { return None };
+            let Decision::Wish(wish) = accept(&self.book, &self.truly(&record.view), &request, Err(reason)) else {
+                return None;
+            };
             return self.pursue(key, wish, now, at);
         }
         self.externals.parked.remove(key);
@@ -168,7 +157,8 @@ impl Desk {
             self.want_count(&request.group);
         }
         let Some(record) = self.services.at(key) else { return self.read(key) };
-        let still = decide(&self.scope, &self.book, &record.view);
+        let view = self.truly(&record.view);
+        let still = decide(&self.scope, &self.book, &view);
         if still != Decision::AskExternal(request.clone()) {
             // Something else is wanted by now. What was given is asked for again, or given back.
             return self.enqueue(key);
@@ -176,10 +166,11 @@ impl Desk {
         let given = answer.clone().unwrap_or_default();
         let silent = answer.as_ref().is_err_and(|error| error.silent);
         let answer = answer.map_err(|error| error.reason);
-        let Decision::Wish(wish) = accept(&self.book, &record.view, request, answer) else { return };
+        let Decision::Wish(wish) = accept(&self.book, &view, request, answer) else { return };
         self.externals.heard(key, silent, wish.reason.is_some(), at);
         self.give_back_refused(key, request, &given, &wish);
         if let Some(job) = self.pursue(key, wish, now, at) {
+            self.busy.entry(key.clone()).and_modify(|busy| busy.answered = true);
             self.ready.push_back(job);
         }
     }
@@ -196,10 +187,10 @@ impl Desk {
         }
     }
 
-    /// Whether some Service shows an address as coming from a group.
+    /// Whether some Service shows an address that comes from a group.
     fn is_held_from(&self, addr: IpAddr, group: &str) -> bool {
-        let holders = self.book.holdings().filter(|holding| holding.addrs.contains(&addr));
-        holders.into_iter().any(|holding| !self.shown_from(&holding.claim.service, group).is_empty())
+        let mut holders = self.book.holdings().filter(|holding| holding.addrs.contains(&addr));
+        holders.any(|holding| self.shown_from(&holding.claim.service, group).contains(&addr))
     }
 
     /// What a confirmed write took off a Service, while others of the same group stay.
@@ -217,9 +208,9 @@ impl Desk {
     /// Gives back what a Service may hold of groups that it has nothing of and wants nothing of.
     pub(super) fn review(&mut self, key: &ServiceKey) {
         let Some(groups) = self.externals.by_service.get(key) else { return };
-        for (group, socket) in groups.clone() {
+        for (group, held) in groups.clone() {
             if self.phase == Phase::Deciding && !self.needs(key, &group) {
-                let socket = self.socket_of(&group).unwrap_or(socket);
+                let socket = self.socket_of(&group).unwrap_or(held.socket);
                 self.owe(key, &group, &socket, None);
             }
         }
@@ -233,14 +224,6 @@ impl Desk {
             _ => busy.wish.as_ref().is_some_and(|wish| wish.brand.from.as_deref() == Some(group)),
         });
         asks || under_way || self.is_astray(key) || !self.shown_from(key, group).is_empty()
-    }
-
-    /// Whether a Service shows an address of which nobody can tell where it came from: it is in no pool, and the annotation
-    /// names no group that there is. It may be of any group that the Service is a holder of.
-    fn is_astray(&self, key: &ServiceKey) -> bool {
-        let Some(view) = self.services.at(key).map(|record| &record.view) else { return false };
-        let known = view.brand.from.as_deref().is_some_and(|from| self.groups.has(from));
-        !known && view.addresses().iter().any(|addr| self.book.slot_of(*addr).is_none())
     }
 
     fn owe(&mut self, key: &ServiceKey, group: &str, socket: &str, addr: Option<IpAddr>) {

@@ -8,6 +8,7 @@ use purelb_api::read::ServiceRecord;
 use purelb_core::alloc::ExternalRequest;
 use purelb_core::pool::ServiceKey;
 use purelb_core::report::Stock;
+use purelb_core::service::ServiceView;
 use tokio::time::Instant;
 
 use super::pauses::Pauses;
@@ -20,8 +21,8 @@ pub(super) const AT_ONCE: usize = 4;
 /// Everything about external IPAMs.
 #[derive(Debug, Default)]
 pub(super) struct Externals {
-    /// Services that may hold addresses of external groups: of which groups, and where their IPAM is.
-    pub by_service: BTreeMap<ServiceKey, BTreeMap<String, String>>,
+    /// Services that may hold addresses of external groups, and of which.
+    pub by_service: BTreeMap<ServiceKey, BTreeMap<String, Held>>,
     /// Services that want addresses of an IPAM, with the question.
     pub asking: BTreeMap<ServiceKey, ExternalRequest>,
     /// Those among them that wait until they are on record.
@@ -40,6 +41,15 @@ pub(super) struct Externals {
     pub counting: BTreeSet<(String, String)>,
     pub count_pauses: Pauses<(String, String)>,
     lines: BTreeMap<String, Line>,
+}
+
+/// What a Service may hold of one group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    /// Where the group's IPAM is.
+    pub socket: String,
+    /// The addresses that are known to come from it; there may be others.
+    given: BTreeSet<IpAddr>,
 }
 
 /// The calls to one socket.
@@ -160,6 +170,42 @@ impl Externals {
         });
     }
 
+    /// A Service may hold addresses of a group; whether that is news.
+    pub fn enter(&mut self, key: &ServiceKey, group: &str, socket: &str) -> bool {
+        let groups = self.by_service.entry(key.clone()).or_default();
+        let news = !groups.contains_key(group);
+        socket.clone_into(&mut groups.entry(group.to_owned()).or_default().socket);
+        news
+    }
+
+    /// These addresses of a Service come from this group, unless they are known to come from another.
+    pub fn credit(&mut self, key: &ServiceKey, group: &str, addrs: &[IpAddr]) {
+        let new: Vec<_> = addrs.iter().copied().filter(|addr| self.giver(key, *addr).is_none()).collect();
+        if let Some(held) = self.by_service.get_mut(key).and_then(|groups| groups.get_mut(group)) {
+            held.given.extend(new);
+        }
+    }
+
+    /// Where these addresses of a Service come from is not known any more.
+    pub fn discredit(&mut self, key: &ServiceKey, addrs: &[IpAddr]) {
+        for held in self.by_service.get_mut(key).into_iter().flat_map(BTreeMap::values_mut) {
+            held.given.retain(|addr| !addrs.contains(addr));
+        }
+    }
+
+    /// The group whose IPAM is known to have given a Service this address.
+    pub fn giver(&self, key: &ServiceKey, addr: IpAddr) -> Option<&str> {
+        let mut groups = self.by_service.get(key)?.iter();
+        groups.find(|(_, held)| held.given.contains(&addr)).map(|(group, _)| group.as_str())
+    }
+
+    /// The addresses a Service shows that come from a group: where nothing is known of one, the annotation counts.
+    pub fn shown_from(&self, view: &ServiceView, group: &str) -> Vec<IpAddr> {
+        let named = view.brand.from.as_deref();
+        let is_from = |addr: &IpAddr| self.giver(&view.key, *addr).or(named) == Some(group);
+        view.addresses().into_iter().filter(is_from).collect()
+    }
+
     /// A Service holds nothing of a group any more.
     pub fn strike(&mut self, key: &ServiceKey, group: &str) {
         if let Some(groups) = self.by_service.get_mut(key) {
@@ -177,9 +223,8 @@ impl Externals {
     pub fn holders(&self, services: &Known<ServiceKey, ServiceRecord>) -> Holders {
         let mut holders = Holders::default();
         for (key, groups) in &self.by_service {
-            for (group, socket) in groups {
-                let shown = services.at(key).filter(|record| record.view.brand.from.as_deref() == Some(group));
-                let shown = shown.map(|record| record.view.addresses()).unwrap_or_default();
+            for (group, Held { socket, .. }) in groups {
+                let shown = services.at(key).map(|record| self.shown_from(&record.view, group)).unwrap_or_default();
                 let owed: Vec<_> = self.owed(key, group, socket).filter(|addr| !shown.contains(addr)).collect();
                 let entry = holders.groups.entry(group.clone()).or_default();
                 entry.socket.clone_from(socket);

@@ -25,7 +25,7 @@ impl Desk {
         }
         self.adopt_holder(key);
         let record = self.services.at(key)?;
-        let decision = decide(&self.scope, &self.book, &record.view);
+        let decision = decide(&self.scope, &self.book, &self.truly(&record.view));
         if !matches!(decision, Decision::AskExternal(_)) {
             self.externals.forget(key);
         }
@@ -63,7 +63,7 @@ impl Desk {
         addrs.extend(wish.addrs.iter().filter(|addr| !shown.contains(addr)));
         let patch = write::service_patch(record, &wish, self.term, now);
         let job = Job::Patch { service: key.clone(), patch, notices: wish.notices.clone() };
-        let shown = (shown, view.brand.from.clone());
+        let shown = (shown, self.truly(view).brand.from.clone());
         self.book.hold(Holding { uid: view.uid.clone(), claim: view.claim(), addrs });
         self.busy.insert(key.clone(), Busy { wish: Some(wish), shown, ..Busy::with(job.clone()) });
         Some(job)

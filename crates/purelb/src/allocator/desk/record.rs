@@ -28,6 +28,8 @@ pub(super) struct Record {
     /// Why the API server refuses to show or to write the record.
     refusal: Option<String>,
     stale: bool,
+    /// Whether it was read in this term.
+    read: bool,
 }
 
 #[derive(Debug)]
@@ -42,12 +44,17 @@ impl Record {
     pub fn new(term: u64) -> Self {
         let (pauses, refusal) = (Pauses::default(), None);
         let (shown, writing) = (None, None);
-        Self { term, shown, sure: false, writing, busy: false, writes: 0, pauses, refusal, stale: true }
+        Self { term, shown, sure: false, writing, busy: false, writes: 0, pauses, refusal, stale: true, read: false }
     }
 
     /// Holders or their addresses have changed.
     pub fn touched(&mut self) {
         self.stale = true;
+    }
+
+    /// Whether it was read in this term, so that what the last leaders knew is known.
+    pub fn was_read(&self) -> bool {
+        self.read
     }
 
     /// Whether a Service is on record as a holder, and will stay there.
@@ -109,7 +116,7 @@ impl Record {
             RecordOutcome::Is(found) => {
                 self.pauses.forget(&());
                 self.refusal = None;
-                self.sure = wrote;
+                (self.sure, self.read) = (wrote, true);
                 let (version, holders) = found.map_or((None, Holders::default()), |(version, is)| (Some(version), is));
                 let shown = self.shown.insert(Shown { version, holders });
                 return (!wrote).then_some(&shown.holders);

@@ -71,6 +71,7 @@ impl Desk {
             self.pauses.forget(key);
             self.count(key, busy);
             self.give_back_dropped(key, busy);
+            self.credit_written(key, busy);
         }
         self.touched();
         self.confirm_touch(key, &busy.job);

@@ -14,6 +14,7 @@ use crate::allocator::job::Outcome;
 mod chaos;
 mod external;
 mod fence;
+mod origin;
 mod stories;
 
 const UNKNOWN: fn() -> Outcome = || Outcome::Unsure("no answer".to_owned());

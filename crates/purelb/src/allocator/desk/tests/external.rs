@@ -6,22 +6,22 @@ use purelb_core::reason::Reason;
 use super::*;
 use crate::allocator::job::{NoAddress, RecordOutcome, Release};
 
-fn external(socket: &str) -> Value {
+pub(super) fn external(socket: &str) -> Value {
     json!({"external": {"provider": "acme", "socket": socket, "announce": "local"}})
 }
 
 /// The record names these Services as holders of addresses of a group.
-fn holders(group: &str, socket: &str, names: &[&str]) -> Holders {
+pub(super) fn holders(group: &str, socket: &str, names: &[&str]) -> Holders {
     let services = names.iter().map(|name| (format!("test/{name}"), Vec::new())).collect();
     Holders { groups: [(group.to_owned(), GroupHolders { socket: socket.to_owned(), services })].into() }
 }
 
-fn asks(town: &mut Town) -> Vec<Job> {
+pub(super) fn asks(town: &mut Town) -> Vec<Job> {
     std::iter::from_fn(|| town.desk.next_external(town.at)).filter(|job| !matches!(job, Job::Count { .. })).collect()
 }
 
 /// The API server with the record in it, which does whatever the desk wants read or written.
-fn keep_record(town: &mut Town, record: &mut Option<Holders>) {
+pub(super) fn keep_record(town: &mut Town, record: &mut Option<Holders>) {
     while let Some(job) = town.desk.next_record(true, town.at) {
         if let Job::WriteRecord { body, create } = &job {
             let mut object = record.as_ref().map_or_else(|| json!({}), |record| record.object("before"));
@@ -253,18 +253,22 @@ fn recreated_while_it_is_given_back_a_service_asks_when_that_is_over() {
     assert!(matches!(&asks(&mut town)[..], [Job::Ask { .. }]));
 }
 
-/// Two groups of two IPAMs, with one Service on record as a holder in each, and a local group.
-fn two_ipams() -> Town {
-    let groups = vec![
+/// Two groups of two IPAMs, and a local one.
+pub(super) fn two_groups() -> Vec<GroupObject> {
+    vec![
         group("left", 1, external("/left"), json!(null)),
         group("right", 1, external("/right"), json!(null)),
         group("default", 1, local("10.0.0.8/29"), json!(null)),
-    ];
+    ]
+}
+
+/// A town with these groups, and one Service with an address of each.
+pub(super) fn two_ipams() -> Town {
     let mut api = Api::default();
     api.create("l", json!({"purelb.io/service-group": "left"}));
     api.create("r", json!({"purelb.io/service-group": "right"}));
     api.create("plain", json!({}));
-    let mut town = recorded(groups, api);
+    let mut town = recorded(two_groups(), api);
     for ask in asks(&mut town) {
         let Job::Ask { service, .. } = &ask else { panic!("{ask:?}") };
         let given = if &**service == "test/l" { "192.0.2.1" } else { "192.0.2.2" };
@@ -274,13 +278,13 @@ fn two_ipams() -> Town {
     town
 }
 
-fn delete(town: &mut Town, name: &str) {
+pub(super) fn delete(town: &mut Town, name: &str) {
     let last = town.delete(name);
     town.tell_gone(last);
     town.settle();
 }
 
-fn releases(calls: &[Job]) -> Vec<(&str, &str)> {
+pub(super) fn releases(calls: &[Job]) -> Vec<(&str, &str)> {
     let release = |job: &Job| matches!(job, Job::Release(_));
     assert!(calls.iter().all(release), "{calls:?}");
     let parts = calls.iter().filter_map(|job| match job {
