@@ -62,12 +62,13 @@ fn node() -> Result<(Namespace, u32)> {
 /// From the order until all of it is told as done, with every notification passed on.
 fn ours(addrs: &[IpAddr]) -> Result<Duration> {
     let (namespace, link) = node()?;
-    let mut kernel = namespace.run(|| kernel::start(Clock::new()))?;
+    let clock = Clock::new();
+    let mut kernel = namespace.run(|| kernel::start(clock))?;
     let first = kernel.news.blocking_recv();
     ensure!(matches!(first, Some(KernelNews::Links(LinkNews::Everything(_)))), "{first:?}");
     let steps: Vec<_> = addrs.iter().map(|addr| put(link, *addr)).collect();
     let start = Instant::now();
-    kernel.orders.give(Order::Apply(steps));
+    kernel.orders.give(Order::Apply { steps, decided: clock.now() });
     let told = until_done(&mut kernel, addrs.len())?;
     let lasted = start.elapsed();
     ensure!(told >= addrs.len(), "only {told} of {} addresses were told", addrs.len());

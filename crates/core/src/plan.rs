@@ -150,6 +150,26 @@ pub fn whole_seconds(from: Moment, to: Moment) -> u32 {
     u32::try_from(left.as_secs()).unwrap_or(u32::MAX - 1).min(u32::MAX - 1)
 }
 
+/// How late a step may be and still be done as it was decided. A lifetime ends at least a second before another node may
+/// take the address.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Steps that were decided this long ago, as they may still be done, and those that may not: a process that was held up
+/// must not give a lifetime that ends later than it was to end.
+pub fn in_time(steps: Vec<Step>, late: Duration) -> (Vec<Step>, Vec<Step>) {
+    if late <= GRACE {
+        return (steps, Vec::new());
+    }
+    let lost = u32::try_from(late.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
+    let shortened = steps.into_iter().map(|mut step| {
+        if let Step::PutAddr { valid: Some(valid), preferred, .. } = &mut step {
+            (*valid, *preferred) = (valid.saturating_sub(lost), preferred.saturating_sub(lost));
+        }
+        step
+    });
+    shortened.partition(|step| !matches!(step, Step::PutAddr { valid: Some(0), .. }))
+}
+
 /// What a plan must know beside wish and kernel.
 #[derive(Clone, Copy)]
 pub struct Ownership<'a> {
@@ -182,19 +202,34 @@ pub fn plan(desired: &Desired, links: &Links, now: Moment, own: Ownership<'_>) -
 /// At the start, before the API server answers: addresses of our own on virtual interfaces become permanent, so that
 /// the lifetime a predecessor left them does not end. Nothing else is touched.
 pub fn adopt(links: &Links) -> Vec<Step> {
-    let virtuals = links.by_index.iter().filter(|(_, link)| link.is_virtual());
-    let ours = virtuals.flat_map(|(index, link)| link.addrs.iter().map(|held| (*index, held)));
-    ours.filter(|(_, held)| held.protocol == OUR_PROTOCOL && held.valid_until.is_some())
-        .map(|(link, held)| refreshed(link, held, None))
-        .collect()
+    left_behind(links).map(|(link, held)| refreshed(link, held, None)).collect()
 }
 
-/// The inverse of [`adopt`], for an agent that stops before the API server has answered: what carries our mark on virtual
-/// interfaces ends after this time, or at once where there is none. What is on NICs goes at once, as always.
-pub fn depart(links: &Links, stay: Option<Duration>, now: Moment) -> Vec<Step> {
+/// Addresses to which a predecessor gave the time until its successor comes: those with our mark. Where the kernel keeps
+/// no marks, those on the interface that is ours by default, on which nobody else gives lifetimes; of one with another
+/// name nothing is known before the API server answers.
+pub fn left_behind(links: &Links) -> impl Iterator<Item = (u32, &HeldAddr)> {
+    let marks = links.keeps_protocol();
+    let virtuals = links.by_index.iter().filter(|(_, link)| link.is_virtual());
+    virtuals.flat_map(move |(index, link)| {
+        let unmarked = !marks && link.name == VIRTUAL_LINK;
+        let ours = link.addrs.iter().filter(move |held| held.protocol == OUR_PROTOCOL || unmarked);
+        ours.filter(|held| held.valid_until.is_some()).map(|held| (*index, held))
+    })
+}
+
+/// The inverse of [`adopt`], for an agent that stops before the API server has answered: what carries our mark, or was
+/// adopted without one, ends on virtual interfaces after this time, or at once where there is none. What is on NICs goes
+/// at once, as always.
+pub fn depart(
+    links: &Links,
+    adopted: impl Fn(u32, &HeldAddr) -> bool,
+    stay: Option<Duration>,
+    now: Moment,
+) -> Vec<Step> {
     let all = links.by_index.iter().filter(|(_, link)| link.name != IPVS_LINK);
     let all = all.flat_map(|(index, link)| link.addrs.iter().map(move |held| (*index, link, held)));
-    let ours = all.filter(|(_, _, held)| held.protocol == OUR_PROTOCOL);
+    let ours = all.filter(|(link, _, held)| held.protocol == OUR_PROTOCOL || adopted(*link, held));
     ours.filter_map(|(link, on, held)| match stay.filter(|_| on.is_virtual()) {
         None => Some(Step::DropAddr { link, addr: held.addr, prefix: held.prefix, why: Why::Shutdown }),
         // What ends anyway is left to end.
@@ -213,6 +248,9 @@ fn refreshed(link: u32, held: &HeldAddr, valid: Option<u32>) -> Step {
     let preferred = valid.unwrap_or(0);
     Step::PutAddr { link, addr, prefix, no_prefix_route, no_dad, valid, preferred, refresh: true }
 }
+
+/// The virtual interface where no LBNodeAgent says otherwise.
+pub const VIRTUAL_LINK: &str = "kube-lb0";
 
 /// The interface kube-proxy keeps its own addresses on. It is never touched.
 pub const IPVS_LINK: &str = "kube-ipvs0";

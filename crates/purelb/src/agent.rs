@@ -130,3 +130,23 @@ impl Timing {
         self.retry.min(self.renew() / 2)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::nothing(0, 3)]
+    #[case::less_than_a_second(400, 3)]
+    #[case::short(2_999, 3)]
+    #[case::whole(5_000, 5)]
+    #[case::and_a_half(10_500, 10)]
+    fn b33_a_lease_lasts_whole_seconds_and_enough_of_them(#[case] wished: u64, #[case] lasts: u64) {
+        let lease = Timing::legal_lease(Duration::from_millis(wished));
+        assert_eq!(lease, Duration::from_secs(lasts));
+        let timing = Timing { lease, ..Timing::default() };
+        assert!(timing.renew() + timing.patience() < timing.members().hold(), "one renewal may fail: {timing:?}");
+    }
+}

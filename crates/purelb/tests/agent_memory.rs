@@ -15,7 +15,7 @@ use purelb::agent::{Settings, Timing};
 use purelb::cluster::watch::Change;
 use purelb_api::read::{self, GroupObject};
 use purelb_core::bgp::NodeFacts;
-use purelb_core::endpoints::{EndpointView, SliceView};
+use purelb_core::endpoints::{EndpointView, Health, SliceView};
 use purelb_core::links::{LinkNews, Links};
 use purelb_core::model::ModelKernel;
 use purelb_core::moment::Moment;
@@ -119,7 +119,8 @@ fn service(number: usize, version: u64) -> ServiceNews {
 
 fn slice(number: usize) -> Box<SliceNews> {
     let (namespace, name) = (format!("shop-{}", number % 50), format!("web-{number}-x7k2p"));
-    let endpoint = |i: usize| EndpointView { addr: format!("10.1.{i}.1").into(), node: "node1".into(), healthy: true };
+    let endpoint =
+        |i: usize| EndpointView { addr: format!("10.1.{i}.1").into(), node: "node1".into(), health: Health::Ready };
     let view = SliceView { name, endpoints: (0..3).map(endpoint).collect() };
     let service = format!("{namespace}/web-{number}").into();
     Box::new(SliceNews { service, view, addresses: Vec::new() })
@@ -132,7 +133,7 @@ fn settle(desk: &mut Desk, kernel: &mut ModelKernel) -> usize {
         let turn = desk.turn(at(2), Timestamp::UNIX_EPOCH);
         let mut idle = true;
         for order in turn.orders {
-            let Order::Apply(batch) = order else { continue };
+            let Order::Apply { steps: batch, .. } = order else { continue };
             (idle, steps) = (false, steps + batch.len());
             let mut applied = Vec::new();
             for step in batch {

@@ -2,7 +2,7 @@
 //! cannot do without.
 //!
 //! `cargo bench -p purelb-lab --bench agent_e2e` measures everything; words after `--` choose parts of it: `latency`,
-//! `size`. The release build of `purelb` must be there: `cargo build --release -p purelb`.
+//! `size`. The agent is the program of the image, which is built if need be.
 
 mod kernel;
 mod latency;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use purelb_lab::Daemon;
 
 use crate::site::Site;
@@ -11,9 +11,9 @@ use crate::site::Site;
 const PAUSE: Duration = Duration::from_millis(500);
 
 pub async fn measure(site: &Site) -> Result<()> {
-    println!("\nServices   after announcing them (peak)   after a restart (peak)");
-    let mut there = 0;
-    for count in [0, 1000, 9000] {
+    println!("\nServices   after announcing them (peak)   after a restart (peak)   at most");
+    let (mut there, mut above) = (0, Vec::new());
+    for (count, most) in [(0, 12.0), (1000, 16.0), (9000, 40.0)] {
         let agent = site.agent().await?;
         site.fill(there, count).await?;
         there += count;
@@ -24,11 +24,16 @@ pub async fn measure(site: &Site) -> Result<()> {
         let small = settled(&fresh).await?;
         fresh.kill();
         println!(
-            "{there:>8} {:>14.1} MiB ({:>5.1} MiB) {:>11.1} MiB ({:>5.1} MiB)",
+            "{there:>8} {:>14.1} MiB ({:>5.1} MiB) {:>11.1} MiB ({:>5.1} MiB) {most:>6.0} MiB",
             grown.0, grown.1, small.0, small.1
         );
+        if grown.0.max(small.0) > most {
+            above.push(there);
+        }
     }
-    site.clear().await
+    site.clear().await?;
+    ensure!(above.is_empty(), "more memory than promised with {above:?} Services");
+    Ok(())
 }
 
 /// Resident memory in MiB once it no longer moves, and the most there ever was.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::groups;
 use crate::local_addresses::{length, ranking};
+use crate::restart::nothing_lost;
 use crate::site::{HOME, NODES};
 use crate::story::Story;
 
@@ -50,6 +51,38 @@ async fn i20_lifetimes_and_flags_follow_the_configuration() -> Result<()> {
 }
 
 #[tokio::test]
+async fn b10_a_configuration_that_is_edited_costs_virtual_addresses_not_one_packet() -> Result<()> {
+    let story = Story::begin().await?;
+    story.group("remotedual", groups::remotedual()).await?;
+    let address = story.service("web", "remotedual", json!({})).await?[0];
+    story.everywhere(address, 32).await?;
+    let _servers = story.serve(address)?;
+    story.route("172.32.100.0/24", "node-a")?;
+    let probe = story.ask(address)?;
+    story.until("it answers", async |_| Ok(probe.answers() > 100)).await?;
+    let lifetimes = async |most: Option<u64>| {
+        let as_written = async |story: &Story| {
+            let views = story.views(address)?;
+            Ok(views.len() == NODES.len()
+                && views.iter().all(|(_, shown)| shown.valid_for().is_some() == most.is_some()))
+        };
+        story.until(&format!("every kube-lb0 shows the lifetime {most:?}"), as_written).await
+    };
+    for _ in 0..3 {
+        let on_virtual = json!({"dummyInterface": {"validLifetime": 120}});
+        edit(&story, json!({"local": {"localInterface": "^eth0$", "addressConfig": on_virtual}})).await?;
+        lifetimes(Some(120)).await?;
+        edit(&story, json!({"local": {"localInterface": "default", "addressConfig": null}})).await?;
+        lifetimes(None).await?;
+        let before = probe.answers();
+        story.until("it still answers", async |_| Ok(probe.answers() > before + 500)).await?;
+    }
+    let report = probe.finish()?;
+    nothing_lost("a configuration edited six times", &report);
+    story.close().await
+}
+
+#[tokio::test]
 async fn a_node_that_no_configuration_selects_announces_nothing() -> Result<()> {
     let story = Story::begin().await?;
     story.group("remote", groups::remote(["/32", "/128"])).await?;
@@ -61,6 +94,7 @@ async fn a_node_that_no_configuration_selects_announces_nothing() -> Result<()> 
     let node = story.site().node("node-a")?;
     let state = r#"purelb_lbnodeagent_selector_state{state="deselected"} 1"#;
     story.until("a metric says so", async |_| Ok(node.ask("/metrics")?.lines().any(|line| line == state))).await?;
+    story.event("node-a", "NodeDeselected", "node-a").await?;
     edit(&story, json!({"nodeSelector": null})).await?;
     story.everywhere(address, 32).await?;
     story.members(&NODES).await?;

@@ -65,11 +65,20 @@ impl Watched {
 }
 
 #[tokio::test]
-async fn i19_an_owner_that_is_stopped_hands_over_in_a_moment() -> Result<()> {
+async fn i19_b1_b34_an_owner_that_is_stopped_hands_over_in_a_moment() -> Result<()> {
     let mut story = Story::begin().await?;
     let watched = watched(&story).await?;
-    story.site_mut().node_mut(watched.owner)?.take()?.stop().await?;
-    assert_eq!(story.lease(watched.owner).await?, Value::Null, "the lease is released");
+    let agent = story.site_mut().node_mut(watched.owner)?.take()?;
+    let told = Instant::now();
+    let is_released = async |story: &Story| Ok(story.lease(watched.owner).await? == Value::Null);
+    let released = async {
+        story.until("the lease is released", is_released).await?;
+        anyhow::Ok(told.elapsed())
+    };
+    let (ended, released) = tokio::join!(agent.stop(), released);
+    let (ended, released) = (ended?, released?);
+    println!("SIGTERM of the owner: the lease was released after {released:.1?}, the process ended after {ended:.1?}");
+    assert!(released < LEASE / 3, "peers must not wait for the lease to expire: {released:?}");
     watched.inherited(&story).await?;
     let entry = format!("{},eth0,{}", watched.heir, watched.address);
     let told =

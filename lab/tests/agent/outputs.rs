@@ -65,7 +65,7 @@ async fn e09_the_lease_says_who_where_and_for_how_long() -> Result<()> {
 }
 
 #[tokio::test]
-async fn i17_a_node_without_ipv4_serves_and_is_watched_like_any_other() -> Result<()> {
+async fn i17_b18_a_node_without_ipv4_serves_and_is_watched_like_any_other() -> Result<()> {
     let story = Story::begin().await?;
     story.group("remote", groups::remote(["/32", "/128"])).await?;
     let address = story.service("web", "remote", json!({})).await?[1];

@@ -16,7 +16,7 @@ use crate::story::Story;
 const LONGEST: Duration = Duration::from_secs(1);
 
 #[tokio::test]
-async fn i09_a_rollout_costs_local_addresses_short_gaps_and_virtual_ones_nothing() -> Result<()> {
+async fn i09_b9_a_rollout_costs_local_addresses_short_gaps_and_virtual_ones_nothing() -> Result<()> {
     let mut story = Story::begin().await?;
     story.group("local", groups::local()).await?;
     story.group("remote", groups::remote(["/32", "/128"])).await?;

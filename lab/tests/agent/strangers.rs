@@ -31,7 +31,7 @@ async fn caught_up(story: &Story) -> Result<()> {
 }
 
 #[tokio::test]
-async fn i03_another_load_balancers_service_is_left_alone() -> Result<()> {
+async fn i03_b3_another_load_balancers_service_is_left_alone() -> Result<()> {
     let story = Story::begin().await?;
     story.group("local", groups::local()).await?;
     let service = json!({

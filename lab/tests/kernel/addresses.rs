@@ -1,6 +1,9 @@
 //! Addresses as an operator sees them with `ip addr`.
 
-use anyhow::Result;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use purelb::agent::kernel::StepError;
 use purelb_core::links::OUR_PROTOCOL;
 use purelb_core::plan::Step;
 use purelb_lab::net::{Lan, Namespace};
@@ -102,6 +105,25 @@ fn an_address_whose_time_is_over_is_told_as_gone() -> Result<()> {
     assert_eq!(node.told(LB), ["10.2.0.1/32", "fd00:2::1/128"]);
     node.wait("both to go", |node| node.told(LB).is_empty())?;
     assert_eq!(node.pairs(LB)?, [""; 0]);
+    Ok(())
+}
+
+/// An agent that was stopped between deciding and doing: its lifetimes end when they were to end, or it does nothing.
+#[test]
+fn b22_a_step_that_comes_late_gives_no_longer_lifetime_than_was_decided() -> Result<()> {
+    let (mut node, link) = Node::with_virtual_link()?;
+    let late = Duration::from_secs(2);
+    let steps = ["10.2.0.1/32", "fd00:2::1/128"].map(|pair| with_lifetime(link, pair, Some(60), false));
+    for (step, result) in node.apply_late(steps.to_vec(), late)? {
+        result.with_context(|| format!("{step:?}"))?;
+    }
+    for pair in ["10.2.0.1/32", "fd00:2::1/128"] {
+        let left = node.one(LB, pair)?["valid_life_time"].as_u64();
+        assert!(left.is_some_and(|left| left <= 58), "{pair}: {left:?}");
+    }
+    let over = node.apply_late(vec![with_lifetime(link, "10.2.0.2/32", Some(2), false)], late)?;
+    assert!(matches!(over[..], [(_, Err(StepError::TooLate))]), "{over:?}");
+    assert_eq!(node.pairs(LB)?, ["10.2.0.1/32", "fd00:2::1/128"]);
     Ok(())
 }
 

@@ -34,6 +34,7 @@ pub struct Node {
     /// How often everything was told.
     pub dumps: usize,
     kernel: Kernel,
+    clock: Clock,
     runtime: Runtime,
 }
 
@@ -54,14 +55,15 @@ impl Node {
 
     /// The agent's kernel thread in a namespace that is there already; returns when it has told everything.
     pub fn inside(namespace: &Namespace) -> Result<Self> {
-        Self::of(namespace, namespace.run(|| kernel::start(Clock::new()))?)
+        let clock = Clock::new();
+        Self::of(namespace, namespace.run(|| kernel::start(clock))?, clock)
     }
 
-    /// As [`Node::inside`], with this kernel thread.
-    pub fn of(namespace: &Namespace, kernel: Kernel) -> Result<Self> {
+    /// As [`Node::inside`], with this kernel thread, which goes by this clock.
+    pub fn of(namespace: &Namespace, kernel: Kernel, clock: Clock) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let (links, others) = (Links::default(), Vec::new());
-        let mut node = Self { namespace: namespace.clone(), links, others, dumps: 0, kernel, runtime };
+        let mut node = Self { namespace: namespace.clone(), links, others, dumps: 0, kernel, clock, runtime };
         node.wait("everything", |node| node.dumps > 0)?;
         Ok(node)
     }
@@ -94,8 +96,18 @@ impl Node {
 
     /// Does steps, with all the news up to their end taken in and no more.
     pub fn apply(&mut self, steps: Vec<Step>) -> Result<Results> {
+        self.apply_late(steps, Duration::ZERO)
+    }
+
+    /// The same with steps that were decided this long ago, as by an agent that was stopped since.
+    pub fn apply_late(&mut self, steps: Vec<Step>, ago: Duration) -> Result<Results> {
         let (count, mut results) = (steps.len(), Vec::new());
-        self.give(Order::Apply(steps));
+        // The clock has to have been running for that long.
+        while self.clock.now().0 < ago {
+            std::thread::sleep(ago.saturating_sub(self.clock.now().0));
+        }
+        let decided = self.clock.now() - ago;
+        self.give(Order::Apply { steps, decided });
         while results.len() < count {
             self.hear()?;
             self.others.retain(|other| {

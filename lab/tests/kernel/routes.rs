@@ -33,11 +33,12 @@ fn hop(family: Family, metric: u32, link: &str, router: &str) -> (Family, u32, S
 }
 
 #[test]
-fn both_families_with_their_metrics_and_only_of_the_main_table() -> Result<()> {
+fn s12_both_families_with_their_metrics_and_only_of_the_main_table() -> Result<()> {
     let namespace = two_nics()?;
     namespace.batch(
         "route add default via 192.168.1.1 metric 100\nroute add default via 192.168.2.1 metric 50\n\
          route add default via fd00:1::1\nroute add default via 192.168.1.9 table 77\nroute add 10.0.0.0/8 via 192.168.1.1\n\
+         route add ::/64 via fd00:1::1\n\
          route add blackhole default metric 9999\n",
     )?;
     let node = Node::inside(&namespace)?;

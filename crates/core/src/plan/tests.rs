@@ -71,6 +71,27 @@ fn an_address_that_would_end_within_a_second_is_not_put_at_all() {
 }
 
 #[test]
+fn b22_a_lifetime_ends_when_it_was_to_end_however_late_it_is_given() {
+    let put = |valid: Option<u32>| Step::PutAddr {
+        link: 2,
+        addr: ip("192.168.1.100"),
+        prefix: 24,
+        no_prefix_route: true,
+        no_dad: false,
+        valid,
+        preferred: valid.unwrap_or(0),
+        refresh: false,
+    };
+    let drop = Step::DropAddr { link: 2, addr: ip("192.168.1.101"), prefix: 24, why: Why::LostElection };
+    let steps = || vec![put(Some(7)), put(Some(2)), put(None), drop.clone()];
+    let late = |millis| in_time(steps(), Duration::from_millis(millis));
+    assert_eq!(late(100), (steps(), vec![]), "within the margin that the election leaves");
+    assert_eq!(late(700), (vec![put(Some(6)), put(Some(1)), put(None), drop.clone()], vec![]));
+    assert_eq!(late(1001), (vec![put(Some(5)), put(None), drop.clone()], vec![put(Some(0))]));
+    assert_eq!(late(60_000), (vec![put(None), drop.clone()], vec![put(Some(0)), put(Some(0))]));
+}
+
+#[test]
 fn steps_and_wishes_can_be_recorded() {
     fn recordable<T: serde::Serialize + serde::de::DeserializeOwned>() {}
     recordable::<Step>();

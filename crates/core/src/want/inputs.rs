@@ -61,6 +61,9 @@ impl State {
         self.around.stale |= before.is_none_or(|before| before.announcing != service.announcing)
             && service.addrs.iter().any(|addr| self.sight.by_addr.contains_key(addr));
         let same = before.is_some_and(|before| is_same_wish(before, &service));
+        if !same {
+            self.work.changed.insert(service.key.clone());
+        }
         let lost = before.iter().flat_map(|before| &before.addrs).filter(|addr| !service.addrs.contains(addr));
         for addr in lost {
             self.enlist(*addr, &service.key, None);

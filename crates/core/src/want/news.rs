@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use crate::links::{HeldAddr, Link, LinkNews, Links};
+use crate::links::{HeldAddr, Link, LinkNews, Links, OUR_PROTOCOL};
 use crate::moment::Moment;
-use crate::plan::IPVS_LINK;
+use crate::plan::{IPVS_LINK, left_behind};
 use crate::reason::Reason;
 use crate::want::{Change, State};
 
@@ -39,6 +39,11 @@ impl State {
         self.work.unsettled.extend(&before);
         self.work.unsettled.extend(self.sight.by_addr.keys());
         self.sight.show_all(&links);
+        if self.sight.links.is_none() {
+            // Made permanent at the start, nothing else would tell them from an operator's.
+            let unmarked = left_behind(&links).filter(|(_, held)| held.protocol != OUR_PROTOCOL);
+            self.sight.ours.extend(unmarked.map(|(link, held)| (link, held.addr, held.prefix)));
+        }
         self.sight.links = Some(links);
         self.touch_all();
         self.sight.on_nics.clear();
@@ -58,9 +63,7 @@ impl State {
     /// Virtual interfaces of a configuration that ended before this process began still carry our mark.
     fn adopt_former_links(&mut self) {
         let Some(links) = &self.sight.links else { return };
-        let marked = |link: &&Link| {
-            link.is_virtual() && link.addrs.iter().any(|held| held.protocol == crate::links::OUR_PROTOCOL)
-        };
+        let marked = |link: &&Link| link.is_virtual() && link.addrs.iter().any(|held| held.protocol == OUR_PROTOCOL);
         let names = links.by_index.values().filter(marked).map(|link| link.name.as_str());
         let former: Vec<_> =
             names.filter(|name| self.desired.virtual_link.as_deref() != Some(name)).map(Into::into).collect();

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use crate::links::Links;
+use crate::links::{HeldAddr, Links};
 use crate::moment::Moment;
-use crate::plan::{Ownership, Planner, Step, WantedAddr, depart, plan};
+use crate::plan::{Ownership, Planner, Step, Telling, WantedAddr, depart, plan};
 use crate::reason::Reason;
-use crate::want::{Change, Leaving, State, Taken, Telling};
+use crate::want::{Change, Leaving, State, Taken};
 
 impl State {
     /// Has an address compared with the kernel; what must go comes first, what goes on a NIC second.
@@ -76,7 +76,8 @@ impl State {
     fn steps_to_leave(&mut self, now: Moment) -> Vec<Step> {
         let (Some(how), Some(links)) = (self.leaving, &self.sight.links) else { return Vec::new() };
         let stay = if let Leaving::Stay(span) = how { Some(span) } else { None };
-        let mut steps = depart(links, stay, now);
+        let adopted = |link, held: &HeldAddr| self.sight.ours.contains(&(link, held.addr, held.prefix));
+        let mut steps = depart(links, adopted, stay, now);
         steps.retain(|step| match step {
             Step::PutAddr { addr, .. } | Step::DropAddr { addr, .. } => {
                 !self.repairs.is_in_flight(*addr) && self.repairs.paused(*addr, || true, now).is_none()

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use facts::Fact;
+
 use super::*;
 use crate::addr::{AddrRange, Aggregation, Family, parse_subnet};
 use crate::agent::{AddressOptions, LocalInterface};
@@ -13,8 +15,10 @@ use crate::group::{Entry, Group, Placement, Ranges, Source};
 use crate::links::{DefaultRoute, HeldAddr, Link, LinkKind, LinkNews};
 use crate::members::LeaseView;
 use crate::model::ModelKernel;
-use crate::plan::{Ownership, Step, plan};
+use crate::plan::{Lifetime, Ownership, Step, WantedAddr, Why, plan};
+use crate::reason::Reason;
 
+mod facts;
 mod laws;
 mod local;
 mod repair;
@@ -23,6 +27,7 @@ mod shared;
 mod virtuals;
 
 const LEASE: Duration = Duration::from_secs(10);
+const TIMING: Timing = Timing { duration: LEASE, renew_deadline: Duration::from_secs(8) };
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -112,6 +117,8 @@ struct Node {
     kernel: ModelKernel,
     now: Moment,
     version: u64,
+    /// What it was told so far, and when.
+    facts: Vec<(Moment, Fact)>,
     /// Every step so far.
     history: Vec<Step>,
     changes: Vec<Change>,
@@ -122,11 +129,10 @@ struct Node {
 impl Node {
     /// A node that knows its kernel and nothing else.
     fn starting(kernel: ModelKernel) -> Self {
-        let timing = Timing { duration: LEASE, renew_deadline: seconds(8) };
-        let state = State::new("node-a", timing);
+        let state = State::new("node-a", TIMING);
         let now = Moment(seconds(1000));
-        let (history, changes) = Default::default();
-        let mut node = Self { state, kernel, now, version: 100, history, changes, refuse: |_| false };
+        let (facts, history, changes) = Default::default();
+        let mut node = Self { state, kernel, now, version: 100, facts, history, changes, refuse: |_| false };
         node.state.hear_links(LinkNews::Everything(node.kernel.links().clone()), now);
         node
     }
@@ -139,12 +145,18 @@ impl Node {
     }
 
     fn sync(&mut self, setup: Setup) {
-        self.state.set_setup(setup).unwrap();
-        self.state.set_groups(vec![far("/32", "/128")]);
-        self.state.hear_leases(Vec::new(), self.now);
-        self.state.set_synced(true);
+        self.tell(Fact::Setup(setup));
+        self.tell(Fact::Groups(vec![far("/32", "/128")]));
+        self.tell(Fact::Leases(Vec::new()));
+        self.tell(Fact::Synced(true));
         self.rest();
         self.renew();
+    }
+
+    /// Something is told, and remembered to have been.
+    fn tell(&mut self, fact: Fact) {
+        self.facts.push((self.now, fact.clone()));
+        fact.tell(&mut self.state, self.now);
     }
 
     /// Does what is to be done until there is nothing more.
@@ -202,10 +214,10 @@ impl Node {
     fn renew(&mut self) {
         let wish = self.state.lease_wish();
         let text = format!("{:?}", self.now);
-        self.state.renewing(text.clone(), &wish, self.now);
+        self.tell(Fact::Renewing(text.clone(), wish.clone()));
         self.version += 1;
         let lease = self.lease("node-a", &wish.subnets, Some(wish.saw));
-        self.state.hear_lease(LeaseView { renewed: Some(text), claims: wish.claims, ..lease }, self.now);
+        self.tell(Fact::Lease(LeaseView { renewed: Some(text), claims: wish.claims, ..lease }));
         self.rest();
     }
 
@@ -228,11 +240,11 @@ impl Node {
         self.version += 1;
         let subnets = subnets.iter().map(|net| net.parse().unwrap()).collect();
         let lease = self.lease(node, &subnets, saw);
-        self.state.hear_lease(lease, self.now);
+        self.tell(Fact::Lease(lease));
     }
 
     fn serve(&mut self, service: AgentService) {
-        self.state.set_service(service);
+        self.tell(Fact::Service(service));
         self.rest();
     }
 

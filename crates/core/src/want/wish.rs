@@ -41,6 +41,9 @@ impl State {
             for addr in self.take_unwished() {
                 self.wish(addr, now);
             }
+            let changed = std::mem::take(&mut self.work.changed);
+            let changed: Vec<_> = changed.iter().filter_map(|key| self.services.get(key).cloned()).collect();
+            self.look_at_policies(&changed);
         }
         self.look_at_routes(now);
         self.next_wake()

@@ -133,7 +133,7 @@ impl Desk {
         if !self.applying {
             let steps = self.state.steps(now, BATCH);
             self.complete |= steps.is_empty() && self.watching_until.is_some();
-            self.apply(steps);
+            self.apply(steps, now);
         }
         self.todo.speak = self.bgp.speak(&self.state, self.complete);
         let wanted = self.state.next_wake();
@@ -176,10 +176,10 @@ impl Desk {
         self.watching_until.is_some() && self.heartbeat.said().is_some()
     }
 
-    fn apply(&mut self, steps: Vec<Step>) {
+    fn apply(&mut self, steps: Vec<Step>, decided: Moment) {
         if !steps.is_empty() {
             self.applying = true;
-            self.todo.orders.push(Order::Apply(steps));
+            self.todo.orders.push(Order::Apply { steps, decided });
         }
     }
 
@@ -198,10 +198,13 @@ impl Desk {
 
     /// Counts and reports what BGP does if it is time; answers with when to look again.
     fn report(&mut self, now: Moment) -> Option<Moment> {
+        if self.bgp.has_waited(now) {
+            self.todo.notices.extend(self.bgp.notices(now));
+        }
         let count = self.bgp.count(&self.state, &self.metrics.bgp, now);
         let (report, wake) = self.bgp.report_due(&self.state, now);
         self.todo.report = report;
-        count.into_iter().chain(wake).min()
+        count.into_iter().chain(wake).chain(self.bgp.waits_until()).min()
     }
 
     /// The last report of this agent, if anybody may read it.

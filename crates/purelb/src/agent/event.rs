@@ -180,7 +180,8 @@ fn node_news(object: Node) -> NodeNews {
 fn configuration_news(object: &BgpObject) -> ConfigurationNews {
     let Candidate { namespace, name, created, leaving } = read::bgp_candidate(object);
     let uid = object.uid().unwrap_or_default();
-    ConfigurationNews { key: (namespace, name), uid, created, leaving, configuration: read::bgp(object).reading.value }
+    let configuration = read::bgp_in_force(object).0.reading.value;
+    ConfigurationNews { key: (namespace, name), uid, created, leaving, configuration }
 }
 
 fn group_news(read: &GroupObject) -> (Key, Option<Box<Group>>) {

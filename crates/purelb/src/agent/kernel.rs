@@ -14,6 +14,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use purelb_core::links::LinkNews;
+use purelb_core::moment::Moment;
 use purelb_core::plan::{Step, Telling};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -43,7 +44,12 @@ mod write;
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Order {
     /// Do these, in this order. One that fails stops no other.
-    Apply(Vec<Step>),
+    Apply {
+        /// What to do.
+        steps: Vec<Step>,
+        /// When that was decided: lifetimes count from then, however late the steps are done.
+        decided: Moment,
+    },
     /// Tell the neighbours of an address; instead of what is still to be told of the same address.
     Tell(Telling),
     /// Stop telling of an address.
@@ -91,7 +97,7 @@ impl Orders {
         // Where a thread has ended, so have the news, and that is where the agent sees it.
         match order {
             Order::Tell(_) | Order::StopTelling(_) => drop(self.0.tellings.send(order)),
-            Order::Apply(_) | Order::Dump => {
+            Order::Apply { .. } | Order::Dump => {
                 drop(self.0.steps.send(order));
                 // A full pipe has woken the thread already.
                 let _ = rustix::io::write(&self.0.bell, &[1]);

@@ -273,6 +273,8 @@ impl Shift {
         let start = Instant::now();
         let end = start + LAST_MOMENTS + if self.voice.is_speaking() { ROUTERS } else { Duration::ZERO };
         let settings = self.desk.settings().clone();
+        // Sessions that came up just now may have agreed on how long routes are kept.
+        self.desk.hear(Event::Speaker(self.voice.news()), self.clock.now());
         let at_first = self.lingering(settings.on_stop.at_first());
         let mut leaving = at_first;
         self.desk.leave(at_first);

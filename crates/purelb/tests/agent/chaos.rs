@@ -128,11 +128,30 @@ async fn follow(town: &Town, service: &str, affinity: &Value) -> Result<()> {
     town.patch_service(service, json!({"metadata": {"annotations": {"purelb.io/node-affinity": affinity}}})).await
 }
 
+/// Stops an agent without a word, or lets it go on. Its hands stop first: what it decides meanwhile is done when all goes on.
+async fn pause_or_resume(town: &mut Town, dice: &mut Dice, node: usize) -> String {
+    let name = town.nodes[node].name.clone();
+    if town.is_paused(node) {
+        town.resume(node);
+        return format!("{name} goes on");
+    }
+    let links = town.nodes[node].kernel.links();
+    let waits_for_it =
+        links.named("kube-lb0").is_some_and(|(_, link)| link.addrs.iter().any(|a| a.valid_until.is_some()));
+    if !town.is_running(node) || waits_for_it {
+        return format!("{name} cannot be paused without a loss that is nobody's fault");
+    }
+    town.nodes[node].kernel.hold();
+    town.pass(Duration::from_millis(dice.next() % [1, 100, 5000][dice.below(3)])).await;
+    town.pause(node);
+    format!("{name} stands still")
+}
+
 /// One thing that happens.
 async fn deed(town: &mut Town, dice: &mut Dice) -> Result<String> {
     let node = dice.below(NODES);
     let name = town.nodes[node].name.clone();
-    Ok(match dice.below(19) {
+    Ok(match dice.below(21) {
         0 if town.is_running(node) => {
             town.kill(node);
             format!("{name} is killed")
@@ -154,8 +173,9 @@ async fn deed(town: &mut Town, dice: &mut Dice) -> Result<String> {
         }
         3..=5 => {
             let weather =
-                [Weather::Fair, Weather::Refused, Weather::Silent, Weather::Mute, Weather::Blind][dice.below(5)];
-            town.nodes[node].weather.send_replace(weather);
+                [Weather::Fair, Weather::Refused, Weather::Silent, Weather::Mute, Weather::Blind, Weather::Late]
+                    [dice.below(6)];
+            town.weather(node, weather);
             format!("{name} has {weather:?} weather")
         }
         6 => {
@@ -195,6 +215,7 @@ async fn deed(town: &mut Town, dice: &mut Dice) -> Result<String> {
             town.endpoints(&service, &[&name]).await?;
             format!("{service} has its endpoint on {name}, affinity {affinity}: {known}")
         }
+        18 | 19 => pause_or_resume(town, dice, node).await,
         _ => {
             let (service, policy) = (format!("web{}", dice.below(FREE)), ["Local", "Cluster"][dice.below(2)]);
             let known = town.patch_service(&service, json!({"spec": {"externalTrafficPolicy": policy}})).await.is_ok();
@@ -208,7 +229,8 @@ async fn deed(town: &mut Town, dice: &mut Dice) -> Result<String> {
 async fn peace(town: &mut Town) -> Result<()> {
     town.patch_node_agent("default", json!({"local": {"localInterface": "default"}})).await?;
     for node in 0..NODES {
-        town.nodes[node].weather.send_replace(Weather::Fair);
+        town.resume(node);
+        town.weather(node, Weather::Fair);
         town.nodes[node].kernel.meddle(|kernel| kernel.set_carrier("eth0", true));
         if !town.is_running(node) {
             town.start(node);

@@ -26,6 +26,9 @@ pub enum Weather {
     Mute,
     /// Only the watch of EndpointSlices falls silent.
     Blind,
+    /// Watches fall silent, and requests arrive when the weather changes, whether or not somebody still waits for the
+    /// answer.
+    Late,
 }
 
 /// Which watches of a node are disturbed by which weather.
@@ -39,7 +42,7 @@ impl Watched {
     fn is_clear(self, weather: Weather) -> bool {
         match weather {
             Weather::Fair | Weather::Refused => true,
-            Weather::Silent | Weather::Mute => false,
+            Weather::Silent | Weather::Mute | Weather::Late => false,
             Weather::Blind => matches!(self, Self::Others),
         }
     }
@@ -80,16 +83,30 @@ impl Service<Request<Body>> for Line {
                     sleep(READ_TIMEOUT).await;
                     return Err("no answer in time".into());
                 }
-                Weather::Fair | Weather::Mute | Weather::Blind => {}
+                Weather::Fair | Weather::Mute | Weather::Blind | Weather::Late => {}
             }
             let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
             let slices = request.uri().path().ends_with("/endpointslices");
             let watched = if slices { Watched::EndpointSlices } else { Watched::Others };
-            let answer = server.oneshot(request).await?;
+            let answer = match now {
+                // A task of its own: it goes on when nobody waits for it any more.
+                Weather::Late => tokio::spawn(later(server, weather.clone(), request)).await??,
+                _ => server.oneshot(request).await?,
+            };
             let weather = is_watch.then_some((weather, watched));
             Ok(answer.map(|body| Silenced { body: Box::pin(body), weather, wait: None }))
         })
     }
+}
+
+/// A request that arrives when the weather changes.
+async fn later(
+    server: Kubelite,
+    mut weather: watch::Receiver<Weather>,
+    request: Request<Body>,
+) -> Result<Response<ResponseBody>, BoxError> {
+    let _ = weather.wait_for(|weather| *weather != Weather::Late).await;
+    Ok(server.oneshot(request).await?)
 }
 
 type Wait = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -5,6 +5,8 @@ mod bgp;
 mod chaos;
 mod line;
 mod objects;
+mod outputs;
+mod paused;
 mod replay;
 mod seeds;
 mod stories;

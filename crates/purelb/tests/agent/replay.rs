@@ -145,8 +145,10 @@ async fn a_recorded_history_replays_to_the_same_steps() -> Result<()> {
         page.heard.into_iter().for_each(|event| desk.hear(event, page.now));
         let turn = desk.turn(page.now, page.wall);
         ensure!(format!("{turn:?}") == page.decided, "line {number}: {turn:#?} instead of {}", page.decided);
-        let steps =
-            page.orders.iter().filter_map(|order| if let Order::Apply(steps) = order { Some(steps) } else { None });
+        let steps = page
+            .orders
+            .iter()
+            .filter_map(|order| if let Order::Apply { steps, .. } = order { Some(steps) } else { None });
         for step in steps.flatten() {
             puts += usize::from(matches!(step, Step::PutAddr { refresh: false, .. }));
             drops += usize::from(matches!(step, Step::DropAddr { .. }));

@@ -16,7 +16,7 @@ use crate::line::Weather;
 use crate::town::{HOME, TIMING, Town};
 
 /// A town with one Service on a local address, and who holds it.
-async fn with_local(nodes: u8) -> Result<(Town, std::net::IpAddr, usize)> {
+pub async fn with_local(nodes: u8) -> Result<(Town, std::net::IpAddr, usize)> {
     let town = Town::running(nodes).await?;
     town.local_group().await?;
     town.service("web", json!({}), json!({"ipFamilyPolicy": "SingleStack"})).await?;
@@ -26,7 +26,7 @@ async fn with_local(nodes: u8) -> Result<(Town, std::net::IpAddr, usize)> {
 }
 
 /// A town with one Service on a virtual address.
-async fn with_virtual(nodes: u8) -> Result<Town> {
+pub async fn with_virtual(nodes: u8) -> Result<Town> {
     let town = Town::running(nodes).await?;
     town.remote_group("edge", "/32").await?;
     town.service("web", json!({"purelb.io/service-group": "edge"}), json!({})).await?;

@@ -81,6 +81,8 @@ pub struct TownNode {
     pub writes: Arc<Mutex<Vec<(Method, String)>>>,
     /// How wrong its wall clock is.
     pub skew: SignedDuration,
+    /// What the agent of the day counts.
+    registry: Registry,
     line: Client,
     agent: Option<Agent>,
     runs: u32,
@@ -89,6 +91,9 @@ pub struct TownNode {
 
 struct Agent {
     stop: watch::Sender<bool>,
+    paused: watch::Sender<bool>,
+    /// The weather that there will be when it goes on.
+    after: Option<Weather>,
     task: JoinHandle<Result<(), String>>,
 }
 
@@ -167,6 +172,7 @@ impl Town {
             weather,
             writes,
             skew: SignedDuration::ZERO,
+            registry: Registry::default(),
             line: Client::new(line, "default"),
             agent: None,
             runs: 0,
@@ -189,6 +195,7 @@ impl Town {
         let (kernel_news, kernel_orders) = node.kernel.plug();
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a date");
         let skew = node.skew;
+        node.registry = Registry::default();
         let world = World {
             client: node.line.clone(),
             kernel_news,
@@ -197,19 +204,61 @@ impl Town {
             wall: Arc::new(move || start + skew + SignedDuration::try_from(clock.now().0).expect("short")),
             guarded: watch::channel(BTreeMap::new()).1,
             questions: channel().1,
-            metrics: Metrics::new(&mut Registry::default()),
+            metrics: Metrics::new(&mut node.registry),
             readiness: Readiness::default(),
         };
         let (stop, stopped) = watch::channel(false);
-        let task =
-            tokio::spawn(async move { agent::run(world, settings, stopped).await.map_err(|error| error.to_string()) });
-        node.agent = Some(Agent { stop, task });
+        let (paused, standing_still) = watch::channel(false);
+        let running = async move { agent::run(world, settings, stopped).await.map_err(|error| error.to_string()) };
+        let task = tokio::spawn(pausable(running, standing_still));
+        node.agent = Some(Agent { stop, paused, after: None, task });
+    }
+
+    /// As SIGSTOP would: the agent sees no time pass, and what it has begun to write to the kernel or to the API server is
+    /// written when it goes on.
+    pub fn pause(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        let Some(agent) = node.agent.as_mut().filter(|agent| agent.after.is_none()) else { return };
+        agent.paused.send_replace(true);
+        node.kernel.hold();
+        agent.after = Some(node.weather.send_replace(Weather::Late));
+    }
+
+    /// As SIGCONT would: first what was begun is done, then the agent looks at the clock.
+    pub fn resume(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        let Some(agent) = &mut node.agent else { return };
+        node.kernel.go_on();
+        agent.after.take().inspect(|after| _ = node.weather.send_replace(*after));
+        agent.paused.send_replace(false);
+    }
+
+    pub fn is_paused(&self, node: usize) -> bool {
+        self.nodes[node].agent.as_ref().is_some_and(|agent| agent.after.is_some())
+    }
+
+    /// What happens between a node and the API server from now on, or once its agent goes on.
+    pub fn weather(&mut self, node: usize, weather: Weather) {
+        let node = &mut self.nodes[node];
+        match node.agent.as_mut().and_then(|agent| agent.after.as_mut()) {
+            Some(after) => *after = weather,
+            None => drop(node.weather.send_replace(weather)),
+        }
+    }
+
+    /// Whether a node's agent shows this line on its page of metrics.
+    pub fn counts(&self, node: usize, line: &str) -> Result<bool> {
+        let mut page = String::new();
+        prometheus_client::encoding::text::encode(&mut page, &self.nodes[node].registry)?;
+        Ok(page.lines().any(|shown| shown == line))
     }
 
     /// As SIGKILL would: nothing is told to anybody, and the kernel keeps what it has.
     pub fn kill(&mut self, node: usize) {
-        if let Some(agent) = self.nodes[node].agent.take() {
+        let node = &mut self.nodes[node];
+        if let Some(agent) = node.agent.take() {
             agent.task.abort();
+            agent.after.inspect(|after| _ = node.weather.send_replace(*after));
         }
     }
 
@@ -226,8 +275,9 @@ impl Town {
         }
     }
 
-    /// As SIGTERM would.
+    /// As SIGTERM would; who stands still has to go on to see it.
     pub async fn stop(&mut self, node: usize) -> Result<()> {
+        self.resume(node);
         let Some(agent) = self.nodes[node].agent.take() else { return Ok(()) };
         agent.stop.send_replace(true);
         agent.task.await.context("the agent panicked")?.map_err(anyhow::Error::msg)
@@ -398,6 +448,25 @@ fn links(number: u8) -> Links {
         ]
         .into(),
         default_routes: vec![route(Family::V4, "192.168.7.1"), route(Family::V6, "fd00:7::1")],
+    }
+}
+
+/// An agent that is not looked at while it stands still.
+async fn pausable<T>(agent: impl Future<Output = T>, mut paused: watch::Receiver<bool>) -> T {
+    let mut agent = std::pin::pin!(agent);
+    loop {
+        let _ = paused.wait_for(|paused| !paused).await;
+        let pausing = async {
+            if paused.wait_for(|paused| *paused).await.is_err() {
+                // Nobody is left to pause it.
+                std::future::pending().await
+            }
+        };
+        tokio::select! {
+            biased;
+            () = pausing => {}
+            end = &mut agent => return end,
+        }
     }
 }
 

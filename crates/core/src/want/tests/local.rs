@@ -512,3 +512,13 @@ fn b26_the_holder_says_what_to_do_about_policy_local_and_keeps_the_address() {
     assert_eq!(said, [Some(PolicyWish::Rewrite), Some(PolicyWish::SetBack), Some(PolicyWish::Allowed), None]);
     assert!(!node.history.iter().any(|step| matches!(step, Step::DropAddr { .. })));
 }
+
+#[test]
+fn b26_a_service_that_has_no_local_address_any_more_keeps_its_policy() {
+    let mut node = Node::up();
+    let both = AgentService { policy_local: true, ..svc("web", &["10.9.0.1", "192.168.1.100"]) };
+    node.serve(both.clone());
+    assert_eq!(node.state.policy("test/web"), Some(PolicyWish::Rewrite));
+    node.serve(AgentService { addrs: vec![ip("10.9.0.1")], ..both });
+    assert_eq!(node.state.policy("test/web"), None);
+}

@@ -178,6 +178,50 @@ fn told_to_stop_for_good_everything_goes_and_for_a_successor_the_virtual_ones_st
     assert_eq!(node.on("kube-lb0"), ["no such interface"]);
 }
 
+/// A node before 5.18, on which an agent has just stopped: its virtual address waits for a successor, beside an operator's
+/// on the same interface and one with a lifetime on another.
+fn left_on_an_old_kernel() -> Node {
+    let mut links = fresh_links();
+    links.by_index.values_mut().flat_map(|link| &mut link.addrs).for_each(|held| held.protocol = 0);
+    links.by_index.insert(7, link("dummy7", LinkKind::Dummy, &[]));
+    let mut kernel = ModelKernel::new(links);
+    kernel.keeps_protocol = false;
+    let mut node = Node::starting(kernel);
+    node.sync(Setup::Config(config()));
+    node.serve(svc("web", &["10.9.0.1"]));
+    node.state.leave(Leaving::Stay(seconds(60)));
+    node.rest();
+    node.kernel.add_addr("kube-lb0", HeldAddr::plain(ip("172.16.0.1"), 32));
+    let until = Some(node.now + seconds(60));
+    node.kernel.add_addr("dummy7", HeldAddr { valid_until: until, ..HeldAddr::plain(ip("172.16.0.2"), 32) });
+    assert_eq!(node.held("kube-lb0", "10.9.0.1").valid_until, until);
+    let mut successor = Node::starting(node.kernel.clone());
+    successor.apply(crate::plan::adopt(node.kernel.links()));
+    successor
+}
+
+#[test]
+fn where_the_kernel_keeps_no_marks_a_successor_that_finds_no_api_server_keeps_what_waits_for_it() {
+    let mut node = left_on_an_old_kernel();
+    node.pass(seconds(600));
+    assert_eq!((node.on("kube-lb0"), node.on("dummy7")), (vec!["10.9.0.1/32".into(), "172.16.0.1/32".into()], vec![]));
+    // Stopped before anybody answered, it takes back what it did.
+    node.state.leave(Leaving::Stay(seconds(60)));
+    node.rest();
+    assert_eq!(node.held("kube-lb0", "10.9.0.1").valid_until, Some(node.now + seconds(60)));
+    assert_eq!(node.held("kube-lb0", "172.16.0.1").valid_until, None);
+}
+
+#[test]
+fn where_the_kernel_keeps_no_marks_what_waited_goes_once_nothing_explains_it() {
+    let mut node = left_on_an_old_kernel();
+    node.state.set_setup(Setup::Config(config())).unwrap();
+    node.state.hear_leases(Vec::new(), node.now);
+    node.state.set_synced(true);
+    node.rest();
+    assert_eq!(node.on("kube-lb0"), ["172.16.0.1/32"], "Service and group were deleted meanwhile");
+}
+
 #[test]
 fn an_aggregate_over_the_subnets_of_nodes_is_refused_as_soon_as_a_lease_tells_of_them() {
     let mut node = Node::up();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use purelb_core::endpoints::{EndpointView, Endpoints, SliceView};
+use purelb_core::endpoints::{EndpointView, Endpoints, Health, SliceView};
 use purelb_core::pool::ServiceKey;
 
 use crate::agent::event::{API_SERVER, SliceNews};
@@ -27,7 +27,12 @@ struct Packed(Box<str>);
 impl Packed {
     fn new(slice: &SliceView) -> Self {
         let line = |endpoint: &EndpointView| {
-            format!("{}\t{}\t{}\n", endpoint.addr, endpoint.node, if endpoint.healthy { "up" } else { "" })
+            let health = match endpoint.health {
+                Health::Ready => "up",
+                Health::Draining => "ends",
+                Health::Down => "",
+            };
+            format!("{}\t{}\t{health}\n", endpoint.addr, endpoint.node)
         };
         Self(slice.endpoints.iter().map(line).collect::<String>().into())
     }
@@ -36,7 +41,12 @@ impl Packed {
         let endpoint = |line: &str| {
             let mut parts = line.split('\t');
             let (addr, node) = (parts.next()?.into(), parts.next()?.into());
-            Some(EndpointView { addr, node, healthy: parts.next() == Some("up") })
+            let health = match parts.next() {
+                Some("up") => Health::Ready,
+                Some("ends") => Health::Draining,
+                _ => Health::Down,
+            };
+            Some(EndpointView { addr, node, health })
         };
         SliceView { name: name.to_owned(), endpoints: self.0.lines().filter_map(endpoint).collect() }
     }
@@ -92,13 +102,14 @@ impl Slices {
 
 #[cfg(test)]
 mod tests {
+    use super::Health::{Down, Draining, Ready};
     use super::*;
 
-    fn slice(service: &str, name: &str, endpoints: &[(&str, &str, bool)]) -> Box<SliceNews> {
-        let view = |(addr, node, healthy): &(&str, &str, bool)| EndpointView {
+    fn slice(service: &str, name: &str, endpoints: &[(&str, &str, Health)]) -> Box<SliceNews> {
+        let view = |(addr, node, health): &(&str, &str, Health)| EndpointView {
             addr: (*addr).into(),
             node: (*node).into(),
-            healthy: *healthy,
+            health: *health,
         };
         let view = SliceView { name: name.to_owned(), endpoints: endpoints.iter().map(view).collect() };
         let addresses = endpoints.iter().filter_map(|(addr, ..)| addr.parse().ok()).collect();
@@ -108,14 +119,16 @@ mod tests {
     #[test]
     fn the_nodes_of_a_service_come_from_all_its_slices_and_no_others() {
         let mut slices = Slices::default();
-        slices.take(Change::Here(slice("shop/web", "web-1", &[("10.1.0.1", "a", true), ("10.1.0.2", "b", false)])));
-        slices.take(Change::Here(slice("shop/web", "web-2", &[("10.1.0.3", "c", true), ("10.1.0.1", "a", true)])));
-        slices.take(Change::Here(slice("shop/web2", "web-3", &[("10.1.0.4", "d", true)])));
-        slices.take(Change::Here(slice("shop/we", "web-4", &[("10.1.0.5", "e", true)])));
+        slices.take(Change::Here(slice("shop/web", "web-1", &[("10.1.0.1", "a", Ready), ("10.1.0.2", "b", Down)])));
+        slices.take(Change::Here(slice("shop/web", "web-2", &[("10.1.0.3", "c", Ready), ("10.1.0.1", "a", Ready)])));
+        slices.take(Change::Here(slice("shop/web2", "web-3", &[("10.1.0.4", "d", Ready)])));
+        slices.take(Change::Here(slice("shop/we", "web-4", &[("10.1.0.5", "e", Ready)])));
         let nodes = |slices: &Slices| slices.nodes(&"shop/web".into()).into_iter().collect::<Vec<_>>();
         assert_eq!(nodes(&slices), ["a", "c"]);
         let touched = slices.take(Change::Gone(slice("shop/web", "web-2", &[])));
         assert_eq!((touched, nodes(&slices)), (["shop/web".into()].into(), vec!["a".to_owned()]));
+        slices.take(Change::Here(slice("shop/web", "web-1", &[("10.1.0.1", "a", Draining), ("10.1.0.2", "b", Down)])));
+        assert_eq!(nodes(&slices), ["a"], "it still answers");
         slices.take(Change::Restarted);
         let touched = slices.take(Change::Complete);
         assert_eq!((touched.len(), nodes(&slices).len()), (3, 0), "a new list that names none leaves none");
@@ -124,7 +137,11 @@ mod tests {
     #[test]
     fn the_api_servers_are_the_endpoints_of_their_service() {
         let mut slices = Slices::default();
-        slices.take(Change::Here(slice(API_SERVER, "kubernetes", &[("192.0.2.1", "", true), ("192.0.2.2", "", true)])));
+        slices.take(Change::Here(slice(
+            API_SERVER,
+            "kubernetes",
+            &[("192.0.2.1", "", Ready), ("192.0.2.2", "", Ready)],
+        )));
         assert_eq!(slices.api_servers().count(), 2);
         slices.take(Change::Gone(slice(API_SERVER, "kubernetes", &[])));
         assert_eq!(slices.api_servers().count(), 0);

@@ -121,7 +121,7 @@ impl Desk {
         match news {
             KernelNews::Links(links) => {
                 if let (None, LinkNews::Everything(links)) = (self.state.links(), &links) {
-                    self.apply(adopt(links));
+                    self.apply(adopt(links), now);
                     self.bgp.restarting = has_virtual(links);
                 }
                 self.state.hear_links(links, now);

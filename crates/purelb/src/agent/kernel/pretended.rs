@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use purelb_core::links::{LinkNews, Links};
 use purelb_core::model::ModelKernel;
-use purelb_core::plan::Step;
+use purelb_core::plan::{Step, in_time};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep_until;
@@ -38,6 +38,10 @@ struct Inside {
     listener: Option<UnboundedSender<KernelNews>>,
     /// The addresses that neighbours were told of, in order.
     told: Vec<IpAddr>,
+    /// What was ordered while the agent's kernel thread stands still.
+    waiting: Option<Vec<(Order, UnboundedSender<KernelNews>)>>,
+    /// What it does not do.
+    refuses: fn(&Step) -> bool,
     observer: Observer,
 }
 
@@ -45,18 +49,21 @@ impl Pretended {
     /// A kernel that shows these links. It needs a tokio runtime, in whose time lifetimes end. The observer sees what it
     /// shows after each single change.
     pub fn new(links: Links, clock: Clock, observer: Observer) -> Self {
-        let inside = Inside { kernel: ModelKernel::new(links), listener: None, told: Vec::new(), observer };
+        let kernel = ModelKernel::new(links);
+        let inside = Inside { kernel, listener: None, told: Vec::new(), waiting: None, refuses: |_| false, observer };
         let shared = Arc::new(Shared { clock, inside: Mutex::new(inside), changed: Notify::new() });
         tokio::spawn(expire(Arc::downgrade(&shared)));
         Self { shared }
     }
 
-    /// An agent starts: what it hears, everything first, and where it gives orders. An earlier agent hears nothing more.
+    /// An agent starts: what it hears, everything first, and where it gives orders. An earlier agent hears nothing more,
+    /// and what it ordered and was not done is never done.
     pub fn plug(&self) -> (UnboundedReceiver<KernelNews>, GiveOrder) {
         let (listener, news) = unbounded_channel();
         let mut inside = self.shared.lock();
         drop(listener.send(KernelNews::Links(LinkNews::Everything(inside.kernel.links().clone()))));
         inside.listener = Some(listener.clone());
+        inside.waiting = None;
         let shared = self.shared.clone();
         let orders = move |order| shared.carry_out(order, &listener);
         (news, Arc::new(orders))
@@ -70,6 +77,24 @@ impl Pretended {
     /// The addresses that neighbours were told of since the last time.
     pub fn take_told(&self) -> Vec<IpAddr> {
         std::mem::take(&mut self.shared.lock().told)
+    }
+
+    /// The thread of the agent that carries orders out stands still.
+    pub fn hold(&self) {
+        self.shared.lock().waiting.get_or_insert_default();
+    }
+
+    /// It goes on, with all that was ordered meanwhile.
+    pub fn go_on(&self) {
+        let waiting = self.shared.lock().waiting.take();
+        for (order, listener) in waiting.into_iter().flatten() {
+            self.shared.carry_out(order, &listener);
+        }
+    }
+
+    /// From now on the kernel refuses these steps and no others.
+    pub fn refuse(&self, steps: fn(&Step) -> bool) {
+        self.shared.lock().refuses = steps;
     }
 
     /// Somebody else does something to the kernel, and the agent hears of it.
@@ -88,9 +113,14 @@ impl Shared {
 
     fn carry_out(&self, order: Order, listener: &UnboundedSender<KernelNews>) {
         let mut inside = self.lock();
+        if let Some(waiting) = &mut inside.waiting {
+            return waiting.push((order, listener.clone()));
+        }
         match order {
-            Order::Apply(steps) => {
-                let applied = steps.into_iter().map(|step| inside.apply(step, self.clock)).collect();
+            Order::Apply { steps, decided } => {
+                let (steps, over) = in_time(steps, self.clock.now().since(decided));
+                let mut applied: Vec<_> = steps.into_iter().map(|step| inside.apply(step, self.clock)).collect();
+                applied.extend(over.into_iter().map(|step| (step, Err(StepError::TooLate))));
                 drop(listener.send(KernelNews::Applied(applied)));
                 self.changed.notify_one();
             }
@@ -109,6 +139,10 @@ impl Shared {
 
 impl Inside {
     fn apply(&mut self, step: Step, clock: Clock) -> (Step, Result<(), StepError>) {
+        if (self.refuses)(&step) {
+            let (what, why) = (format!("{step:?}"), "Operation not permitted (os error 1)".to_owned());
+            return (step, Err(StepError::Refused { what, why }));
+        }
         let (result, news) = self.kernel.apply(&step, clock.now());
         self.tell(news);
         let result = result.map_err(|why| StepError::Refused { what: format!("{step:?}"), why });

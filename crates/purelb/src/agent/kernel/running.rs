@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use purelb_core::links::{DefaultRoute, LinkNews};
-use purelb_core::plan::Step;
+use purelb_core::moment::Moment;
+use purelb_core::plan::{Step, in_time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::message::Message;
@@ -16,7 +17,7 @@ use super::numbers::{
     RTM_DELADDR, RTM_DELLINK, RTM_DELNEXTHOP, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEXTHOP, RTM_NEWROUTE,
 };
 use super::socket::{Asking, Heard, Listening};
-use super::{KernelNews, News, Order, dump, read, steps};
+use super::{KernelNews, News, Order, StepError, dump, read, steps};
 use crate::agent::clock::Clock;
 
 /// The pause before something is read again that changed while it was read, or that could not be read.
@@ -66,7 +67,7 @@ impl Running {
         loop {
             self.settle();
             match self.orders.try_recv() {
-                Ok(Order::Apply(steps)) => self.apply(steps),
+                Ok(Order::Apply { steps, decided }) => self.apply(steps, decided),
                 Ok(_) => self.doubt = Doubt::Everything,
                 Err(TryRecvError::Empty) => self.wait(),
                 Err(TryRecvError::Disconnected) => return,
@@ -193,11 +194,13 @@ impl Running {
     }
 
     /// In batches, and after each first what the kernel said to it and then what came of it.
-    fn apply(&mut self, mut steps: Vec<Step>) {
+    fn apply(&mut self, mut steps: Vec<Step>, decided: Moment) {
         while !steps.is_empty() {
             let later = steps.split_off(steps.len().min(steps::BATCH));
             self.told.clear();
-            let outcome = steps::apply(&mut self.asking, std::mem::replace(&mut steps, later));
+            let (batch, over) = in_time(std::mem::replace(&mut steps, later), self.clock.now().since(decided));
+            let mut outcome = steps::apply(&mut self.asking, batch);
+            outcome.results.extend(over.into_iter().map(|step| (step, Err(StepError::TooLate))));
             if outcome.doubt {
                 self.doubt = Doubt::Everything;
             }
@@ -212,7 +215,7 @@ impl Running {
 
     /// The kernel tells of a new IPv6 address only when it knows that nobody else has it, which is later than it says
     /// "done", even where it does not look for others at all.
-    fn show_quiet_ones(&mut self, results: &[(Step, Result<(), steps::StepError>)]) {
+    fn show_quiet_ones(&mut self, results: &[(Step, Result<(), StepError>)]) {
         let quiet: Vec<(u32, IpAddr)> = results
             .iter()
             .filter_map(|done| match done {

@@ -39,6 +39,9 @@ pub enum StepError {
         /// What it should have been called.
         name: String,
     },
+    /// The agent was stopped or starved between deciding and doing, and the address may not be held any more.
+    #[error("the agent was held up until the time for which this node may hold the address was over")]
+    TooLate,
     /// The kernel did not answer, so that nobody knows.
     #[error("no answer from the kernel: {0}")]
     NoAnswer(String),

@@ -131,7 +131,7 @@ impl Teller {
             match order {
                 Order::Tell(telling) => self.begin(telling),
                 Order::StopTelling(addr) => drop(self.rounds.remove(&addr)),
-                Order::Apply(_) | Order::Dump => {}
+                Order::Apply { .. } | Order::Dump => {}
             }
             next = self.orders.try_recv().ok();
         }
