@@ -13,6 +13,8 @@ use crate::folder;
 
 /// The exit code of a demo that was asked to stop.
 pub const STOPPED: u8 = 130;
+/// The exit code of a demo that has said what went wrong. One that broke off may end with 1: `unshare` does so for it.
+pub const FAILED: u8 = 3;
 
 /// Waits for SIGINT, SIGTERM or SIGHUP.
 pub async fn asked_to_stop() -> io::Result<()> {

@@ -4,6 +4,8 @@ use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::geteuid;
@@ -12,6 +14,9 @@ use rustix::process::geteuid;
 const LOCK: &str = "lock";
 /// The file whose lock lets one at a time make folders or remove them.
 const GATE: &str = "gate";
+
+/// The first file that the demo itself writes: what it shows.
+pub const TOUR: &str = "tour.log";
 
 /// A folder that is ours as long as this value lives.
 pub struct Folder {
@@ -51,6 +56,11 @@ impl Folder {
         &self.path
     }
 
+    /// Whether the demo has written there.
+    pub fn has_begun(&self) -> bool {
+        self.path.join(TOUR).exists()
+    }
+
     /// Removes it and, if no other run is there, the folder it is in.
     pub fn remove(self) {
         remove(&self.path);
@@ -58,11 +68,18 @@ impl Folder {
 }
 
 /// How often to try: a program that is about to end may still make a file while its folder is being removed.
-const TRIES: usize = 5;
+const TRIES: usize = 50;
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Removes the folder of a run. What cannot be removed is left for the next start.
 pub fn remove(path: &Path) {
-    let _ = (0..TRIES).find(|_| fs::remove_dir_all(path).is_ok());
+    for _ in 0..TRIES {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => thread::sleep(PAUSE),
+            _ => break,
+        }
+    }
     let Some(root) = path.parent() else { return };
     // Whoever starts now waits at the gate, or finds it gone and begins anew.
     let Ok(_gate) = File::open(root.join(GATE)).map_err(Into::into).and_then(|gate| pass(gate, root)) else { return };

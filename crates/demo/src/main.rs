@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             show.failure(&error);
-            ExitCode::FAILURE
+            ExitCode::from(ending::FAILED)
         }
     }
 }

@@ -7,17 +7,19 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use rustix::process::geteuid;
+use rustix::process::{Signal, geteuid};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::ending::{STOPPED, asked_to_stop};
+use crate::ending::{FAILED, STOPPED, asked_to_stop};
 use crate::folder::Folder;
 
 /// What is run, and the Debian package it is in.
@@ -33,6 +35,9 @@ const PROGRAMS: [(&str, &str); 6] = [
 pub const USER_NAMESPACE: &str = "PURELB_DEMO_USER_NAMESPACE";
 /// The search path of whoever started `scripts/demo`, which adds its cache for the demo.
 const OWN_PATH: &str = "PURELB_DEMO_OWN_PATH";
+/// Becomes the demo. When the process outside is killed, the shell takes the terminal back before the demo can set it right,
+/// and the kernel stops whoever does that from behind; unless the signal is ignored, which only a shell can arrange for.
+const IGNORE_AND_BECOME: &str = r#"trap '' TTOU && exec "$0" "$@""#;
 /// How long the demo may take to tidy up.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -47,21 +52,38 @@ pub fn run(once: bool) -> Result<ExitCode> {
     let folder = Folder::claim()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let terminal = Terminal::now();
-    let status = runtime.block_on(supervise(folder.path(), &path));
+    let code = runtime.block_on(supervise(folder.path(), &path));
+    if stdout().is_terminal() {
+        // The passing word of a demo that was cut short.
+        let _ = write!(stdout(), "\r\x1b[K").and_then(|()| stdout().flush());
+    }
     if let Some(terminal) = terminal {
         terminal.restore();
     }
-    let status = status?;
-    if status.code().is_none() {
-        eprintln!("purelb-demo: the demo was killed; its logs: {}", folder.path().display());
+    Ok(outcome(code?, once, folder))
+}
+
+/// What becomes of the folder and of the exit code.
+fn outcome(code: Option<u8>, once: bool, folder: Folder) -> ExitCode {
+    match code {
+        // Ctrl-C is the way out of a demo that stays up.
+        Some(code @ (0 | STOPPED)) => {
+            folder.remove();
+            if once { ExitCode::from(code) } else { ExitCode::SUCCESS }
+        }
+        // The logs of a failure stay, for the one who looks for its cause.
+        Some(FAILED) => ExitCode::FAILURE,
+        _ if folder.has_begun() => {
+            let logs = folder.path().display();
+            let _ = writeln!(stderr(), "purelb-demo: the demo broke off; its logs: {logs}");
+            ExitCode::FAILURE
+        }
+        // Nothing ran; `unshare` has said why.
+        _ => {
+            folder.remove();
+            ExitCode::FAILURE
+        }
     }
-    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
-    // The logs of a failure stay, for the one who looks for its cause.
-    if matches!(code, 0 | STOPPED) {
-        folder.remove();
-    }
-    // Ctrl-C is the way out of a demo that stays up.
-    Ok(if code == STOPPED && !once { ExitCode::SUCCESS } else { ExitCode::from(code) })
 }
 
 /// The terminal that the demo takes its keys from, wherever standard input is, and how it was.
@@ -85,15 +107,26 @@ impl Terminal {
     }
 }
 
-async fn supervise(folder: &Path, path: &OsString) -> Result<ExitStatus> {
+/// The exit code of the demo, if it had time to give one.
+async fn supervise(folder: &Path, path: &OsString) -> Result<Option<u8>> {
     let mut child = command(folder, path)?.spawn().context("cannot run unshare")?;
     let leash = child.stdin.take();
     tokio::select! {
-        status = child.wait() => return Ok(status?),
+        status = child.wait() => return Ok(code(status?)),
         asked = asked_to_stop() => asked?,
     }
     drop(leash);
-    end(&mut child).await
+    end(&mut child).await?;
+    Ok(Some(STOPPED))
+}
+
+/// A terminal that is closed tells all who sit at it: `unshare` may have heard of it before us.
+fn code(status: ExitStatus) -> Option<u8> {
+    let asked = [Signal::HUP, Signal::INT, Signal::TERM].map(|signal| Some(signal.as_raw()));
+    if asked.contains(&status.signal()) {
+        return Some(STOPPED);
+    }
+    status.code().and_then(|code| u8::try_from(code).ok())
 }
 
 async fn end(child: &mut Child) -> Result<ExitStatus> {
@@ -112,7 +145,7 @@ fn command(folder: &Path, path: &OsString) -> Result<Command> {
     if !geteuid().is_root() {
         command.args(["--user", "--map-root-user"]).env(USER_NAMESPACE, "yes");
     }
-    command.args(["--pid", "--fork", "--kill-child", "--"]);
+    command.args(["--pid", "--fork", "--kill-child", "--", "sh", "-c", IGNORE_AND_BECOME]);
     command.arg(env::current_exe().context("cannot find my own program")?);
     command.arg("--inside").arg(folder).args(env::args_os().skip(1));
     command.env("PATH", path).stdin(Stdio::piped()).kill_on_drop(true);

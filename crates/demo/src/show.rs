@@ -3,23 +3,27 @@
 mod page;
 
 use std::fs::File;
-use std::io::{IsTerminal, Write, stdout};
+use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use purelb_net::Namespace;
 use serde_json::{Map, Value, json};
 
 use crate::ending::STOPPED;
+use crate::folder::TOUR;
 use page::{folded, seconds};
 
 /// How long something may take to be seen; only a guard against waiting for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long a command may take before the screen shows what is awaited, and how often it is told anew.
+const TICK: Duration = Duration::from_millis(100);
 
 /// For whom it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +67,7 @@ impl Show {
     /// Text also goes to `tour.log` in the folder.
     pub fn new(form: Form, folder: &Path) -> Self {
         let on_terminal = form == Form::Text && stdout().is_terminal();
-        let log = File::create(folder.join("tour.log")).ok();
+        let log = File::create(folder.join(TOUR)).ok();
         Self { form, on_terminal, folder: folder.to_owned(), log, begun: Instant::now(), step: None }
     }
 
@@ -79,13 +83,17 @@ impl Show {
 
     /// A line of text, folded if it is too long.
     pub fn line(&mut self, text: &str) {
-        let text = folded(text);
+        self.whole(&folded(text));
+    }
+
+    /// A line that somebody may want to copy, as long as it may be.
+    pub fn whole(&mut self, text: &str) {
         if let Some(log) = &mut self.log {
             // A full disk is no reason to stop showing.
             let _ = writeln!(log, "{text}");
         }
         if self.form == Form::Text {
-            print(&text);
+            print(text);
         }
     }
 
@@ -119,7 +127,7 @@ impl Show {
         let (number, title) = self.step.as_ref().map_or((0, "the start"), |step| (step.number, step.title));
         let place = if number == 0 { title.to_owned() } else { format!("step {number}, {title}") };
         let logs = self.folder.display().to_string();
-        eprintln!("\nFAILED in {place}\n  {error:#}\n  logs: {logs} (the next start removes them)");
+        let _ = writeln!(stderr(), "\nFAILED in {place}\n  {error:#}\n  logs: {logs} (the next start removes them)");
         let object = json!({"step": number, "title": title, "ok": false, "error": format!("{error:#}"), "logs": logs});
         self.object(&object);
     }
@@ -133,30 +141,53 @@ impl Show {
 
     /// Runs a command as a person would type it, shows it with what it prints, and returns that.
     pub fn types(&mut self, line: &str) -> Result<String> {
-        self.line(&format!("$ {line}"));
+        self.types_to_await(line, &beginning(line))
+    }
+
+    /// The same for a command that takes its time: meanwhile the screen says what for.
+    pub fn types_to_await(&mut self, line: &str, awaited: &str) -> Result<String> {
+        self.whole(&format!("$ {line}"));
         let mut shell = Command::new("sh");
         shell.args(["-c", line]).current_dir(self.folder.join("manifests")).stdin(Stdio::null());
         shell.env("KUBECONFIG", self.folder.join("kubeconfig"));
         shell.env("KUBECACHEDIR", self.folder.join("kubectl-cache"));
-        self.runs(line, &mut shell)
+        self.runs(line, awaited, &mut shell)
     }
 
     /// The same on one of the machines.
     pub fn types_on(&mut self, machine: &Namespace, line: &str) -> Result<String> {
-        self.line(&format!("{}$ {line}", machine.name()));
+        self.whole(&format!("{}$ {line}", machine.name()));
         let mut shell = machine.command("sh");
         shell.args(["-c", line]).stdin(Stdio::null());
-        self.runs(line, &mut shell)
+        self.runs(line, &beginning(line), &mut shell)
     }
 
-    fn runs(&mut self, line: &str, command: &mut Command) -> Result<String> {
-        let Output { status, stdout, stderr } = command.output().with_context(|| format!("cannot run {line}"))?;
-        let (text, complaint) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    fn runs(&mut self, line: &str, awaited: &str, command: &mut Command) -> Result<String> {
+        let output = self.output(awaited, command).with_context(|| format!("cannot run {line}"))?;
+        let (text, complaint) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         for shown in text.lines().chain(complaint.lines()) {
             self.line(shown);
         }
-        ensure!(status.success(), Missed { expected: format!("{line} succeeds"), saw: format!("{text}{complaint}") });
+        let saw = || format!("{text}{complaint}");
+        ensure!(output.status.success(), Missed { expected: format!("{line} succeeds"), saw: saw() });
         Ok(text.into_owned())
+    }
+
+    /// What a command prints; until it ends, the screen shows that it runs.
+    fn output(&self, awaited: &str, command: &mut Command) -> Result<Output> {
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            let (running, ended) = channel::<()>();
+            let command = scope.spawn(move || {
+                let _running = running;
+                command.output()
+            });
+            while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                self.progress(&format!("... {awaited} ({})", seconds(begun.elapsed())));
+            }
+            self.erase();
+            Ok(command.join().map_err(|_| anyhow!("nobody waits for it any more"))??)
+        })
     }
 
     /// Looks again and again until something is so, and shows meanwhile that it waits.
@@ -191,6 +222,11 @@ impl Show {
     pub fn erase(&self) {
         self.progress("");
     }
+}
+
+/// The words that say what a command does, as in `kubectl apply`.
+fn beginning(line: &str) -> String {
+    line.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
 }
 
 /// Ends the demo if nobody reads any more what it prints.

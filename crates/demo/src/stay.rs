@@ -142,20 +142,24 @@ pub fn run(site: &mut Site, show: &mut Show, keys: &Keys) -> Result<()> {
 }
 
 fn explain(show: &mut Show) {
-    let folder = show.folder().display().to_string();
+    let folder = quoted(&show.folder().display().to_string());
     show.line("");
     show.line("It stays up. In another terminal:");
     if let Some(place) = sandbox::hidden("kubectl") {
-        show.line(&format!("  PATH=$PATH:{}", quoted(&place.display().to_string())));
+        show.whole(&format!("  PATH=$PATH:{}", quoted(&place.display().to_string())));
     }
     for text in [
-        &format!("  export KUBECONFIG={folder}/kubeconfig"),
+        &format!("  cd {folder}"),
+        "  export KUBECONFIG=$PWD/kubeconfig",
         "  kubectl get svc,pods,nodes,sg -A",
-        &format!("  sh {folder}/on node1 ip addr show kube-lb0"),
-        &format!("  sh {folder}/on router ip route"),
-        &format!("  cd {folder}/manifests"),
-        &format!("  less {folder}/proxy-node1.nft"),
-        &format!("  less {folder}/agent-node1.log"),
+        "  sh on node1 ip addr show kube-lb0",
+        "  sh on router ip route",
+        "  less agent-node1.log proxy-node1.nft",
+        "  cd manifests",
+    ] {
+        show.whole(text);
+    }
+    for text in [
         "Keys: a digit chooses a node, then [k] kills it, [s] stops its agent,",
         "[r] revives it; [q] quits.",
         "Below: which nodes answer a client beside them that asks the local address.",
@@ -178,15 +182,15 @@ fn act(site: &mut Site, show: &mut Show, key: char, status: &mut Status) -> Resu
     // An action takes its time, and the gap begins with it.
     let begun = Instant::now();
     let (word, done) = match (key, up) {
-        ('k', true) => ("loses power", site.kill(&name)),
-        ('s', true) => ("stops", site.stop(&name)),
-        ('r', false) => ("comes back", site.revive(&name)),
+        ('k', true) => (" loses power", site.kill(&name)),
+        ('s', true) => ("'s agent stops", site.stop(&name)),
+        ('r', false) => (" comes back", site.revive(&name)),
         _ => return Ok(()),
     };
     done?;
     status.acts(begun);
     show.erase();
-    show.line(&format!("{:>7.1} s  {name} {word}", show.elapsed().as_secs_f64()));
+    show.line(&format!("{:>7.1} s  {name}{word}", show.elapsed().as_secs_f64()));
     Ok(())
 }
 

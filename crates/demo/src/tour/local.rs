@@ -24,7 +24,7 @@ pub fn show(site: &mut Site, show: &mut Show) -> Result<()> {
         Ok(holder(site, address)?.and_then(|name| if name == winner { Ok(()) } else { Err(format!("{name} has it")) }))
     })?;
     show.types(&format!(
-        "kubectl get svc {LOCAL} -o custom-columns=\\\nNAME:.metadata.name,ADDRESS:.status.loadBalancer.ingress[0].ip"
+        "kubectl get svc {LOCAL} \\\n    -o jsonpath='{{.status.loadBalancer.ingress[0].ip}}{{\"\\n\"}}'"
     ))?;
     show.types_on(&site.node(&winner)?.namespace, "ip -4 -br addr show dev eth0")?;
     show.line(&format!("Agents rank live nodes by SHA-256 of NODE#{address}; the lowest wins:"));

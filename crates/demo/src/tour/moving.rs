@@ -28,7 +28,7 @@ pub fn show(site: &mut Site, show: &mut Show) -> Result<()> {
     show.types(&format!("kubectl delete pod {}", rest.join(" ")))?;
     until_routed(site, show, &all, &[node(1)])?;
     show.types_on(&site.router.namespace, &route_of(all[0]))?;
-    show.line("The pod left, on node1, saw the client's own address in");
+    show.line("The only pod now, on node1, saw the client's own address in");
     let mut kept = BTreeMap::new();
     for address in &all {
         let answers = ask_often(&site.client, at(*address), 50)?;
