@@ -1,5 +1,5 @@
 SHELL := bash
-.PHONY: help demo test check bench chaos crds manifests image fmt
+.PHONY: help demo test check bench chaos tested crds manifests image fmt
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -14,10 +14,13 @@ check: ## the quick part: no control plane
 	@scripts/test quick
 
 bench: ## benchmarks, with their floors in the same run
-	@eval "$$(scripts/setup)" && cargo build --release -p purelb && cargo bench --workspace
+	@eval "$$(scripts/setup)" && cargo bench --workspace
 
 chaos: ## three allocators in trouble for ten minutes; SECONDS=N for longer, PURELB_SEED=N to see a story again
 	@eval "$$(scripts/setup)" && PURELB_CHAOS_SECONDS=$(or $(SECONDS),600) cargo test -p purelb-lab --test allocator -- --nocapture whatever_happens
+
+tested: ## the same as test, and docs/tested.md anew from what the proofs have seen
+	@PURELB_TESTED=$$(mktemp); export PURELB_TESTED; scripts/test; code=$$?; rm -f "$$PURELB_TESTED"; exit $$code
 
 crds: ## write deploy/crds anew from the API types
 	@cargo run --quiet -p purelb -- crds --dir deploy/crds

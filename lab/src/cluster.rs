@@ -13,6 +13,7 @@
 pub mod addresses;
 pub mod evidence;
 pub mod keeper;
+mod processes;
 mod proxy;
 mod wires;
 
@@ -189,6 +190,14 @@ impl Cluster {
     #[must_use]
     pub fn far_client(&self) -> &Namespace {
         &self.wires.far_client
+    }
+
+    /// Puts another machine on the nodes' segment, with the addresses of [`addresses::guest`].
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn guest(&self, name: &str, host: u8) -> Result<Namespace> {
+        self.wires.guest(name, host)
     }
 
     /// The network of the router, whether or not a program runs there.

@@ -13,11 +13,13 @@ pub mod watchdog;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 
 use flags::{Place, Purpose};
@@ -34,8 +36,11 @@ pub struct ControlPlane {
     config: Config,
     programs: Programs,
     place: Place,
+    purpose: Purpose,
+    /// The process id of the API server.
+    server: Mutex<u32>,
     // Last, so that the programs outlive every other part.
-    watchdog: Watchdog,
+    watchdog: Mutex<Watchdog>,
 }
 
 /// Why one attempt to start gave no server.
@@ -78,9 +83,10 @@ impl ControlPlane {
 
     async fn attempt(programs: &Programs, purpose: Purpose) -> Result<Self, NoServer> {
         let (place, mut watchdog) = prepare(purpose).map_err(NoServer::Because)?;
-        launch(&place, programs, &mut watchdog, purpose).map_err(NoServer::Because)?;
+        let server = launch(&place, programs, &mut watchdog, purpose).map_err(NoServer::Because)?;
         let config = connection(&place.kubeconfig()).await.map_err(NoServer::Because)?;
-        let plane = Self { config, programs: programs.clone(), place, watchdog };
+        let (server, watchdog) = (Mutex::new(server), Mutex::new(watchdog));
+        let plane = Self { config, programs: programs.clone(), place, purpose, server, watchdog };
         plane.ready().await?;
         Ok(plane)
     }
@@ -90,7 +96,7 @@ impl ControlPlane {
         let deadline = Instant::now() + READY_WITHIN;
         while let Err(answer) = readyz(&client).await {
             // In this order: a program's last words are in its log before it has ended.
-            let ended = self.watchdog.any_ended();
+            let ended = self.watchdog().any_ended();
             if flags::port_taken(&self.place.log("kube-apiserver")) {
                 return Err(NoServer::PortTaken);
             }
@@ -164,9 +170,40 @@ impl ControlPlane {
                 "kube-scheduler" => flags::scheduler(&kubeconfig),
                 _ => flags::controller_manager(&self.place, &kubeconfig),
             };
-            self.watchdog.start(&self.programs.path(program), &self.place.log(program), arguments)?;
+            self.watchdog().start(&self.programs.path(program), &self.place.log(program), arguments)?;
         }
         Ok(())
+    }
+
+    /// Kills the API server. Everybody else goes on without it until [`ControlPlane::start_server`].
+    ///
+    /// # Errors
+    /// When it had ended before.
+    pub fn stop_server(&self) -> Result<()> {
+        let pid = *self.server.lock().expect("nobody panics while holding it");
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("a process has an id")?;
+        kill_process(pid, Signal::KILL).context("the API server had ended before")
+    }
+
+    /// Starts the API server again, as it was, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not get ready.
+    pub async fn start_server(&self) -> Result<()> {
+        let (program, log) = (self.programs.path("kube-apiserver"), self.place.log("kube-apiserver.again"));
+        let arguments = flags::apiserver(&self.place, self.port(), self.purpose);
+        let pid = self.watchdog().start(&program, &log, arguments)?;
+        *self.server.lock().expect("nobody panics while holding it") = pid;
+        let (client, deadline) = (self.client()?, Instant::now() + READY_WITHIN);
+        while let Err(answer) = readyz(&client).await {
+            ensure!(Instant::now() < deadline, "the API server does not come back: {answer}; see {}", log.display());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    fn watchdog(&self) -> MutexGuard<'_, Watchdog> {
+        self.watchdog.lock().expect("nobody panics while holding it")
     }
 
     /// Makes etcd forget all history before `revision`; later reads of it answer 410.
@@ -190,13 +227,13 @@ fn prepare(purpose: Purpose) -> Result<(Place, Watchdog)> {
     Ok((place, watchdog))
 }
 
-fn launch(place: &Place, programs: &Programs, watchdog: &mut Watchdog, purpose: Purpose) -> Result<()> {
+/// Starts both, and returns the process id of the API server.
+fn launch(place: &Place, programs: &Programs, watchdog: &mut Watchdog, purpose: Purpose) -> Result<u32> {
     watchdog.start(&programs.path("etcd"), &place.log("etcd"), flags::etcd(place))?;
     let port = free_port()?;
     credentials::write_kubeconfig(place, port)?;
     let arguments = flags::apiserver(place, port, purpose);
-    watchdog.start(&programs.path("kube-apiserver"), &place.log("kube-apiserver"), arguments)?;
-    Ok(())
+    watchdog.start(&programs.path("kube-apiserver"), &place.log("kube-apiserver"), arguments)
 }
 
 /// A port nobody listens on now. It may be taken before the server binds it, which [`ControlPlane::start`] notices.

@@ -21,6 +21,7 @@ use tempfile::TempDir;
 
 use crate::ControlPlane;
 use crate::control_plane::watchdog::Watchdog;
+use crate::image;
 use crate::net::Namespace;
 
 /// Longer than any test runs.
@@ -44,12 +45,12 @@ fn build() -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the lab is in the repository")?;
     let test = env::current_exe()?;
     let folder = test.parent().and_then(Path::parent).context("the test program has no folder")?;
+    // Benches are there, and measure what operators run: the program of the image.
+    if folder.ends_with("release") {
+        return image::program::build();
+    }
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "-p", "purelb"]).current_dir(root);
-    // Benches are there, and measure what operators run.
-    if folder.ends_with("release") {
-        cargo.arg("--release");
-    }
     ensure!(cargo.status().context("cannot run cargo")?.success(), "purelb does not build");
     Ok(folder.join("purelb"))
 }
@@ -217,6 +218,14 @@ impl Daemon {
     /// # Errors
     /// When it does not end.
     pub async fn stop(self) -> Result<Duration> {
+        self.terminate().await
+    }
+
+    /// The same, and its last words can still be read.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub async fn terminate(&self) -> Result<Duration> {
         let asked = Instant::now();
         self.signal("TERM")?;
         while !self.has_ended() {

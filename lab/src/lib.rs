@@ -1,5 +1,6 @@
 //! The lab: a real Kubernetes for the tests and for developers, and the API stories that it and kubelite must both pass.
 
+pub mod audit;
 pub mod cluster;
 pub mod control_plane;
 pub mod daemon;
@@ -8,6 +9,7 @@ pub mod net;
 pub mod router;
 pub mod runner;
 pub mod stories;
+pub mod tested;
 
 pub use cluster::Cluster;
 pub use control_plane::ControlPlane;

@@ -9,7 +9,9 @@
 pub mod capture;
 pub mod probe;
 pub mod relay;
+pub mod witness;
 
 pub use capture::Capture;
-pub use probe::{Echo, Probe, Report};
+pub use probe::{Echo, Manner, Probe, Report};
 pub use purelb_net::{Lan, Namespace, Plug};
+pub use witness::Witness;

@@ -20,7 +20,7 @@ mod variables;
 mod volumes;
 mod wiring;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::pin::pin;
@@ -136,7 +136,8 @@ async fn run(seat: Seat, journal: Journal) -> Result<()> {
     let client = Client::try_from(seat.config.clone())?;
     let wiring = Wiring::new(&seat);
     let shop = Arc::new(Shop { seat, client, journal, wiring });
-    let mut crew = Crew { shop: Arc::clone(&shop), orders: BTreeMap::new(), lives: JoinSet::new() };
+    let (orders, listed) = (BTreeMap::new(), BTreeSet::new());
+    let mut crew = Crew { shop: Arc::clone(&shop), orders, lives: JoinSet::new(), listed };
     let settings = watcher::Config::default().fields(&format!("spec.nodeName={}", shop.seat.name));
     let pods: Api<Pod> = Api::all(shop.client.clone());
     let mut news = pin!(watcher(pods, settings).default_backoff());
@@ -167,14 +168,28 @@ struct Crew {
     shop: Arc<Shop>,
     orders: BTreeMap<String, watch::Sender<Order>>,
     lives: JoinSet<String>,
+    /// Those of the list that is being read.
+    listed: BTreeSet<String>,
 }
 
 impl Crew {
     fn hear(&mut self, event: Event<Pod>) {
         match event {
-            Event::Apply(pod) | Event::InitApply(pod) => self.see(pod),
+            Event::Apply(pod) => self.see(pod),
             Event::Delete(pod) => self.tell(&pod, Order::Vanish),
-            Event::Init | Event::InitDone => {}
+            Event::Init => self.listed.clear(),
+            Event::InitApply(pod) => {
+                self.listed.extend(pod.uid());
+                self.see(pod);
+            }
+            Event::InitDone => self.forget(),
+        }
+    }
+
+    /// Nobody tells of Pods that were deleted while the node could not be told.
+    fn forget(&self) {
+        for (_, orders) in self.orders.iter().filter(|(uid, _)| !self.listed.contains(*uid)) {
+            orders.send_replace(Order::Vanish);
         }
     }
 

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use purelb_lab::net::{Capture, Echo, Lan, Namespace, Probe};
+use purelb_lab::net::witness::mac;
+use purelb_lab::net::{Capture, Echo, Lan, Namespace, Probe, Witness};
 
 /// Two nodes and a client on one segment.
 fn three() -> Result<(Lan, [Namespace; 3])> {
@@ -94,6 +95,44 @@ fn an_address_that_the_node_lacks_is_silent_until_it_has_it() -> Result<()> {
     until("it is answered", || probe.answers_of("node-a") > 10)?;
     let report = probe.finish()?;
     assert!(report.lost() > 0, "{report:?}");
+    Ok(())
+}
+
+#[test]
+fn a_witness_tells_who_has_an_address_and_when_nobody_has_or_two_have() -> Result<()> {
+    let (lan, [a, b, client]) = three()?;
+    lan.plug(&a, "eth0", &["192.168.7.11/24", "fd00:7::11/64"])?;
+    lan.plug(&b, "eth0", &["192.168.7.12/24", "fd00:7::12/64"])?;
+    lan.plug(&client, "eth0", &["192.168.7.99/24", "fd00:7::99/64"])?;
+    let (holders, lines) = (
+        [mac(&a)?, mac(&b)?],
+        ["192.168.7.50/24 dev eth0", "fd00:7::50/64 dev eth0 nodad"].map(|address| format!("addr add {address}\n")),
+    );
+    for (address, add) in ["192.168.7.50", "fd00:7::50"].into_iter().zip(lines) {
+        let (address, delete) = (address.parse()?, add.replace(" add ", " del ").replace(" nodad", ""));
+        let witness = Witness::start(&client, &[address])?;
+        let asked = |more: usize| {
+            let before = witness.account(address).asked;
+            until("it asks", || witness.account(address).asked > before + more)
+        };
+        asked(20)?;
+        assert_eq!(witness.account(address).answered, 0);
+        a.batch(&add)?;
+        until("the first answers", || witness.account(address).path == holders[..1])?;
+        asked(20)?;
+        assert!(witness.account(address).doubt.is_zero());
+        b.batch(&add)?;
+        until("both answer", || witness.account(address).doubt > Duration::from_millis(100))?;
+        a.batch(&delete)?;
+        asked(20)?;
+        b.batch(&delete)?;
+        asked(50)?;
+        b.batch(&add)?;
+        asked(20)?;
+        let account = witness.finish(&[address])?.remove(0);
+        assert_eq!(account.path.last(), Some(&holders[1]), "{account:?}");
+        assert!(account.silence > Duration::from_millis(500), "{account:?}");
+    }
     Ok(())
 }
 

@@ -3,33 +3,49 @@
 //!
 //! `/` is one line: name, node, address of the client. `/file?PATH` is the contents of a file, `/write?PATH` tries to write
 //! one, and `/run?PROGRAM&ARGUMENT…` runs a program of the image and prints how it ended. It trusts its callers.
+//!
+//! On the same port it answers every datagram with what was in it and the address of who sent it.
+//!
+//! Told to end, it ends; with `LINGER`, it first says for that many seconds that it is not ready, and answers all the same.
 
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Result, Write};
-use std::net::{Ipv6Addr, TcpListener, TcpStream};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Whether connections should be closed instead of answered: set by `/hang`, to look unready.
+/// Whether `/ready` should say no: toggled by `/hang`, to look unready.
 static HANGS: AtomicBool = AtomicBool::new(false);
 
 /// Runs until it is told to end. The first process of a container must listen for that: nobody else ends it.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let port = env::var("PORT").ok().and_then(|port| port.parse().ok()).unwrap_or(8080);
+    let port = number("PORT").unwrap_or(8080);
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?;
     let mut told = signal(SignalKind::terminate())?;
     println!("listening on {port}");
     thread::spawn(move || listen(&listener));
+    let socket = datagrams(port)?;
+    thread::spawn(move || send_back(&socket));
     told.recv().await;
     println!("told to end");
+    if let Some(seconds) = number("LINGER") {
+        // A server that wants to lose nobody stays for those who have not heard yet.
+        HANGS.store(true, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_secs(seconds.into())).await;
+    }
     Ok(())
+}
+
+fn number(variable: &str) -> Option<u16> {
+    env::var(variable).ok()?.parse().ok()
 }
 
 fn listen(listener: &TcpListener) {
@@ -38,6 +54,24 @@ fn listen(listener: &TcpListener) {
             // A client that goes away is its own problem.
             let _ = serve(stream);
         });
+    }
+}
+
+/// With room for seconds of packets: who counts losses must not count those of a server that was not scheduled.
+fn datagrams(port: u16) -> Result<UdpSocket> {
+    let socket = Socket::new(Domain::IPV6, Type::DGRAM, None)?;
+    socket.set_recv_buffer_size(4 << 20)?;
+    socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())?;
+    Ok(socket.into())
+}
+
+fn send_back(socket: &UdpSocket) {
+    let mut packet = [0; 64];
+    loop {
+        let Ok((length, client)) = socket.recv_from(&mut packet) else { continue };
+        let answer = [&packet[..length], client.ip().to_canonical().to_string().as_bytes()].concat();
+        // Whoever asked sees that there is no answer.
+        let _ = socket.send_to(&answer, client);
     }
 }
 

@@ -7,12 +7,14 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
+use purelb_lab::audit;
 use purelb_lab::cluster::keeper::{Notice, Office};
 use purelb_lab::cluster::{Cluster, Proxy, Settings};
 use purelb_lab::image;
 use purelb_lab::router::Make;
 use purelb_lab::runner::images::Source;
 use purelb_lab::runner::inside;
+use purelb_lab::tested;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// A Kubernetes cluster in network namespaces.
@@ -56,6 +58,22 @@ enum Task {
         /// Where to
         #[arg(long, default_value = "target/image")]
         folder: PathBuf,
+        /// Also unpack it there with umoci, as a node would
+        #[arg(long)]
+        unpack: Option<PathBuf>,
+    },
+    /// Say which rights of the manifests nobody has used, and what was denied
+    Rights {
+        /// The folder that PURELB_AUDIT named while the tests ran
+        logs: PathBuf,
+    },
+    /// Write docs/tested.md anew from what the proofs have noted; see `make tested`
+    Tested {
+        /// The file that PURELB_TESTED named while they ran
+        seen: PathBuf,
+        /// Where to
+        #[arg(long, default_value = "docs/tested.md")]
+        page: PathBuf,
     },
     #[command(hide = true)]
     Keep(Up),
@@ -120,7 +138,9 @@ fn work(task: Task) -> Result<ExitCode> {
         Task::Logs { pod, container } => logs(&pod, container.as_deref())?,
         Task::In { place, command } => return enter(&place, &command),
         Task::Kubectl { arguments } => return kubectl(&arguments),
-        Task::Image { folder } => write_image(&folder)?,
+        Task::Image { folder, unpack } => write_image(&folder, unpack.as_deref())?,
+        Task::Rights { logs } => judge_rights(&logs)?,
+        Task::Tested { seen, page } => write_page(&seen, &page)?,
         Task::Keep(up) => hold(&up)?,
         Task::Contain { recipe } => return Ok(inside::guard(&recipe)?.into()),
         Task::Become { recipe } => match inside::become_container(&recipe)? {},
@@ -128,12 +148,39 @@ fn work(task: Task) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_image(folder: &Path) -> Result<()> {
+fn write_image(folder: &Path, unpack: Option<&Path>) -> Result<()> {
     let tag = env!("CARGO_PKG_VERSION");
     let image = image::write(&image::program::build()?, folder, tag)?;
     println!("oci:{}:{tag} is {}", folder.display(), image.digest);
     println!("{} bytes in a registry, {} on a node", image.packed, image.unpacked);
+    let Some(bundle) = unpack else { return Ok(()) };
+    // umoci wants to make it itself.
+    if bundle.join("config.json").exists() {
+        fs::remove_dir_all(bundle).with_context(|| format!("cannot remove {}", bundle.display()))?;
+    }
+    image::unpack(folder, tag, bundle)
+}
+
+fn judge_rights(logs: &Path) -> Result<()> {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+    let verdict = audit::judge(&deploy, logs)?;
+    for right in &verdict.unused {
+        println!("nobody used: {right}");
+    }
+    for right in &verdict.denied {
+        println!("asked for and denied: {right}");
+    }
+    ensure!(verdict.unused.is_empty() && verdict.denied.is_empty(), "deploy/rbac is not what PureLB needs");
+    println!("{} rights granted, all of them used; no request denied", verdict.granted);
+    tested::seen("10", "rights granted by the manifests", verdict.granted);
+    tested::seen("10", "rights that no test uses", verdict.unused.len());
+    tested::seen("10", "requests denied in all tests", verdict.denied.len());
     Ok(())
+}
+
+fn write_page(seen: &Path, page: &Path) -> Result<()> {
+    let lines = fs::read_to_string(seen).with_context(|| format!("cannot read {}", seen.display()))?;
+    fs::write(page, tested::render(&lines)?).with_context(|| format!("cannot write {}", page.display()))
 }
 
 /// The command line of the keeper.

@@ -6,24 +6,27 @@ use anyhow::{Context, Result, bail, ensure};
 use purelb::agent::clock::Clock;
 use purelb::agent::kernel::{self, Kernel, KernelNews, Order};
 use purelb_core::links::Links;
+use purelb_core::moment::Moment;
 use purelb_core::plan::Step;
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().context("usage: put-addresses LINK ADDRESS/PREFIX...")?;
-    let mut kernel = kernel::start(Clock::new())?;
-    let links = apply(&mut kernel, vec![Step::MakeLink { name: name.clone() }])?;
+    let clock = Clock::new();
+    let mut kernel = kernel::start(clock)?;
+    let mut apply = |steps| apply(&mut kernel, steps, clock.now());
+    let links = apply(vec![Step::MakeLink { name: name.clone() }])?;
     let (link, _) = links.named(&name).context("the interface is not there")?;
-    apply(&mut kernel, vec![Step::SetUp { link }])?;
-    apply(&mut kernel, arguments.map(|pair| put(link, &pair)).collect::<Result<_>>()?)?;
+    apply(vec![Step::SetUp { link }])?;
+    apply(arguments.map(|pair| put(link, &pair)).collect::<Result<_>>()?)?;
     Ok(())
 }
 
 /// Does the steps; what the kernel has told up to their end.
-fn apply(kernel: &mut Kernel, steps: Vec<Step>) -> Result<Links> {
+fn apply(kernel: &mut Kernel, steps: Vec<Step>, decided: Moment) -> Result<Links> {
     let (mut links, mut left) = (Links::default(), steps.len());
     kernel.orders.give(Order::Dump);
-    kernel.orders.give(Order::Apply(steps));
+    kernel.orders.give(Order::Apply { steps, decided });
     while left > 0 {
         match kernel.news.blocking_recv().context("the kernel thread has ended")? {
             KernelNews::Links(news) => links.hear(news),

@@ -24,6 +24,12 @@ pub const fn node(number: u8) -> Pair {
     lan(10 + number)
 }
 
+/// The addresses of somebody else on the nodes' segment; from 101 they are free.
+#[must_use]
+pub const fn guest(host: u8) -> Pair {
+    lan(host)
+}
+
 /// The addresses of a Pod of a node: 10.244.1.2 and fd00:244:0:1::2 and so on. Host 1 is the node itself.
 #[must_use]
 pub const fn pod(node: u8, host: u8) -> Pair {

@@ -71,9 +71,9 @@ impl Cluster {
         let control = self.plane.place();
         let mut files: Vec<PathBuf> = listed(&self.logs())?;
         files.extend(listed(&self.folder)?.into_iter().filter(|path| path.display().to_string().contains("lan.pcap")));
-        let programs = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+        let programs = ["etcd", "kube-apiserver", "kube-apiserver.again", "kube-controller-manager", "kube-scheduler"];
         files.extend(programs.map(|program| control.log(program)));
-        files.push(control.file("audit.log"));
+        files.push(control.audit_log());
         for file in files {
             if let Some(name) = file.file_name() {
                 // One that is gone meanwhile is no evidence.

@@ -44,6 +44,14 @@ impl Wires {
         Ok(Self { lan, _far_lan: far_lan, router, client, far_client, control })
     }
 
+    /// Another machine on the nodes' segment.
+    pub(super) fn guest(&self, name: &str, host: u8) -> Result<Namespace> {
+        let namespace = Namespace::new(name)?;
+        plug(&self.lan, &namespace, "eth0", addresses::guest(host))?;
+        default_route(&namespace, addresses::ROUTER)?;
+        Ok(namespace)
+    }
+
     /// `node1` and so on, each with routes to the Pods of the others.
     pub(super) fn nodes(&self, count: u8) -> Result<Vec<Node>> {
         ensure!((1..=80).contains(&count), "a cluster has between 1 and 80 nodes");

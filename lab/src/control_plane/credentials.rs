@@ -1,6 +1,7 @@
 //! Keys, the serving certificate, the administrator's token and kubeconfig.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -8,6 +9,7 @@ use rcgen::{KeyPair, generate_simple_self_signed};
 use serde_json::json;
 
 use super::flags::{Place, Purpose};
+use crate::audit;
 
 /// The server listens on loopback and lives as long as one test process; a fixed secret is secret enough.
 const TOKEN: &str = "lab-administrator";
@@ -18,8 +20,6 @@ const USERS: [(&str, &str); 3] = [
     ("lab-scheduler", "system:kube-scheduler"),
     ("lab-proxy", "system:kube-proxy"),
 ];
-/// Who did what, without the contents.
-const AUDIT: &str = r#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}"#;
 
 /// Names and addresses under which programs look for the API server: on the machine, and in any cluster.
 const NAMES: [&str; 7] =
@@ -42,9 +42,12 @@ pub fn write(place: &Place, purpose: Purpose) -> Result<()> {
         ("accounts.pub", accounts.public_key_pem()),
         ("accounts.key", accounts.serialize_pem()),
         ("tokens.csv", tokens()),
-        ("audit-policy", AUDIT.to_owned()),
+        ("audit-policy", audit_policy(purpose)),
     ] {
         fs::write(place.file(file), text).with_context(|| format!("cannot write {file}"))?;
+    }
+    if let Some(kept) = audit::kept_log() {
+        symlink(kept, place.audit_log()).context("cannot say where the audit log is kept")?;
     }
     Ok(())
 }
@@ -52,6 +55,22 @@ pub fn write(place: &Place, purpose: Purpose) -> Result<()> {
 fn tokens() -> String {
     let programs = USERS.map(|(token, user)| format!("{token},{user},{user}\n"));
     format!("{TOKEN},administrator,administrator,\"system:masters\"\n{}", programs.concat())
+}
+
+/// Who did what, without the contents.
+fn audit_policy(purpose: Purpose) -> String {
+    // Of an API server that is alone, only what PureLB does is of interest to anybody.
+    let rules = match purpose {
+        Purpose::Cluster(_) => json!([{"level": "Metadata"}]),
+        Purpose::Alone => {
+            let homes = ["system:serviceaccounts:purelb-system", "system:serviceaccounts:purelb"];
+            json!([{"level": "Metadata", "userGroups": homes}, {"level": "None"}])
+        }
+    };
+    let policy = json!({
+        "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules,
+    });
+    policy.to_string()
 }
 
 /// Writes the administrator's kubeconfig (as JSON, which is YAML too).

@@ -44,6 +44,12 @@ impl Place {
         self.file(&format!("{program}.log"))
     }
 
+    /// Who asked the API server for what.
+    #[must_use]
+    pub fn audit_log(&self) -> PathBuf {
+        self.file("audit.log")
+    }
+
     /// Where etcd listens.
     #[must_use]
     pub fn etcd_socket(&self) -> PathBuf {
@@ -117,11 +123,15 @@ pub fn apiserver(place: &Place, port: u16, purpose: Purpose) -> Vec<OsString> {
             // It refuses Pods until a controller-manager has made their ServiceAccount; there is none here.
             ("disable-admission-plugins", "ServiceAccount".to_owned()),
         ]),
-        Purpose::Cluster(address) => flags.extend([
-            ("advertise-address", address.to_string()),
-            ("audit-policy-file", text(&place.file("audit-policy"))),
-            ("audit-log-path", text(&place.file("audit.log"))),
-        ]),
+        Purpose::Cluster(address) => flags.push(("advertise-address", address.to_string())),
+    }
+    // The link says that a run keeps it; see [`crate::audit`].
+    let log = place.audit_log();
+    if log.is_symlink() || matches!(purpose, Purpose::Cluster(_)) {
+        flags.push(("audit-policy-file", text(&place.file("audit-policy"))));
+        flags.push(("audit-log-path", text(&log)));
+        // In millions of bytes. Nobody looks for a second file.
+        flags.push(("audit-log-maxsize", "4000".to_owned()));
     }
     arguments(&flags)
 }

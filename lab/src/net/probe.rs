@@ -23,8 +23,8 @@ use report::Answer;
 
 /// Between two packets of a client: twice the thousand per second that are promised, so that a busy machine still makes it.
 const PACE: Duration = Duration::from_micros(500);
-/// How long a client listens after its last packet if answers are missing.
-const LINGER: Duration = Duration::from_millis(300);
+/// How long a client that misses answers goes on listening after the last one: whoever answers may not be scheduled.
+const LINGER: Duration = Duration::from_secs(1);
 /// How often a listening thread looks whether it should end.
 const LOOK: Duration = Duration::from_millis(20);
 /// Room for seconds of packets: a receiver that is not scheduled for a while must lose none.
@@ -74,13 +74,30 @@ fn answer(socket: &UdpSocket, name: &str, stop: &AtomicBool) {
     }
 }
 
+/// How a client asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// From how many ports it asks, in turn. Routers and kube-proxy choose by port: one port sees one way only.
+    pub flows: usize,
+    /// Between two packets.
+    pub pace: Duration,
+}
+
+impl Default for Manner {
+    /// From one port, two thousand times in a second.
+    fn default() -> Self {
+        Self { flows: 1, pace: PACE }
+    }
+}
+
 /// A client at work.
 pub struct Probe {
-    socket: Arc<UdpSocket>,
     stop: Arc<AtomicBool>,
+    done: Arc<AtomicBool>,
     sender: JoinHandle<Vec<Instant>>,
-    receiver: JoinHandle<()>,
+    receivers: Vec<JoinHandle<()>>,
     answers: Arc<Mutex<Vec<Answer>>>,
+    manner: Manner,
 }
 
 impl Probe {
@@ -89,15 +106,29 @@ impl Probe {
     /// # Errors
     /// When the namespace has no route to the address.
     pub fn start(namespace: &Namespace, target: SocketAddr) -> Result<Self> {
-        let socket = namespace.run(|| impatient().and_then(|()| connected(target)));
-        let socket = Arc::new(socket.with_context(|| format!("{} cannot reach {target}", namespace.name()))?);
-        let stop = Arc::new(AtomicBool::new(false));
+        Self::start_as(namespace, target, Manner::default())
+    }
+
+    /// The same in another manner.
+    ///
+    /// # Errors
+    /// See [`Probe::start`].
+    pub fn start_as(namespace: &Namespace, target: SocketAddr, manner: Manner) -> Result<Self> {
+        let sockets = || -> Result<Arc<[UdpSocket]>> {
+            impatient()?;
+            (0..manner.flows.max(1)).map(|_| connected(target)).collect()
+        };
+        let sockets = namespace.run(sockets).with_context(|| format!("{} cannot reach {target}", namespace.name()))?;
+        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let answers = Arc::new(Mutex::new(Vec::new()));
-        let (socket2, stop2) = (Arc::clone(&socket), Arc::clone(&stop));
-        let sender = thread::spawn(move || send(&socket2, &stop2));
-        let (socket2, stop2, answers2) = (Arc::clone(&socket), Arc::clone(&stop), Arc::clone(&answers));
-        let receiver = thread::spawn(move || receive(&socket2, &stop2, &answers2));
-        Ok(Self { socket, stop, sender, receiver, answers })
+        let (sockets2, stop2) = (Arc::clone(&sockets), Arc::clone(&stop));
+        let sender = thread::spawn(move || send(&sockets2, manner.pace, &stop2));
+        let receiver = |flow: usize| {
+            let (sockets, done, answers) = (Arc::clone(&sockets), Arc::clone(&done), Arc::clone(&answers));
+            thread::spawn(move || receive(&sockets[flow], &done, &answers))
+        };
+        let receivers = (0..sockets.len()).map(receiver).collect();
+        Ok(Self { stop, done, sender, receivers, answers, manner })
     }
 
     /// How many answers have come from this node so far.
@@ -128,41 +159,48 @@ impl Probe {
     pub fn finish(self) -> Result<Report> {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join().map_err(|_| anyhow::anyhow!("the sending thread failed"))?;
-        let _still_open = self.socket;
-        let deadline = Instant::now() + LINGER;
-        while self.answers.lock().expect("nobody panics while holding it").len() < sent.len()
-            && Instant::now() < deadline
-        {
-            thread::sleep(Duration::from_millis(1));
+        listen_for(sent.len(), &self.answers);
+        self.done.store(true, Ordering::Relaxed);
+        for receiver in self.receivers {
+            receiver.join().map_err(|_| anyhow::anyhow!("a receiving thread failed"))?;
         }
-        self.receiver.join().map_err(|_| anyhow::anyhow!("the receiving thread failed"))?;
         ensure!(!sent.is_empty(), "nothing was sent");
         let answers = self.answers.lock().expect("nobody panics while holding it");
-        Ok(Report::of(&sent, &answers))
+        Ok(Report::of(&sent, &answers, self.manner))
     }
 }
 
-fn send(socket: &UdpSocket, stop: &AtomicBool) -> Vec<Instant> {
+/// Until this many answers have come, or none has for a while.
+fn listen_for(all: usize, answers: &Mutex<Vec<Answer>>) {
+    let count = || answers.lock().expect("nobody panics while holding it").len();
+    let (mut come, mut since) = (count(), Instant::now());
+    while come < all && since.elapsed() < LINGER {
+        thread::sleep(Duration::from_millis(1));
+        let now = count();
+        if now > come {
+            (come, since) = (now, Instant::now());
+        }
+    }
+}
+
+fn send(sockets: &[UdpSocket], pace: Duration, stop: &AtomicBool) -> Vec<Instant> {
     let mut sent = Vec::new();
     let mut next = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(next.saturating_duration_since(Instant::now()));
+        let number = sent.len();
         sent.push(Instant::now());
         // A refusal (no neighbour, an ICMP error of an earlier packet) is a packet that got no answer.
-        let _ = socket.send(&(sent.len() as u64 - 1).to_be_bytes());
+        let _ = sockets[number % sockets.len()].send(&(number as u64).to_be_bytes());
         // After a pause of our own we go on at the usual pace instead of making up for it in a burst.
-        next = (next + PACE).max(Instant::now());
+        next = (next + pace).max(Instant::now());
     }
     sent
 }
 
-fn receive(socket: &UdpSocket, stop: &AtomicBool, answers: &Mutex<Vec<Answer>>) {
+fn receive(socket: &UdpSocket, done: &AtomicBool, answers: &Mutex<Vec<Answer>>) {
     let mut packet = [0; 128];
-    let mut end = None;
-    while end.is_none_or(|end| Instant::now() < end) {
-        if end.is_none() && stop.load(Ordering::Relaxed) {
-            end = Some(Instant::now() + LINGER);
-        }
+    while !done.load(Ordering::Relaxed) {
         let Ok(length) = socket.recv(&mut packet) else { continue };
         let Some((number, node)) = packet[..length].split_first_chunk::<NUMBER>() else { continue };
         let answer = Answer { number: u64::from_be_bytes(*number), node: String::from_utf8_lossy(node).into_owned() };

@@ -57,7 +57,10 @@ pub fn become_container(recipe: &Path) -> Result<Infallible> {
 /// none after the program has started, whatever the Pod adds.
 fn restrict(rights: &Rights) -> Result<()> {
     umask(rustix::fs::Mode::from_raw_mode(0o022));
+    // A privileged container gets all that there is to give: the machine itself may have been given less than all.
+    let own = rustix::thread::capabilities(None)?.permitted;
     let held = CapabilitySet::from_bits_retain(rights.capabilities);
+    let held = if rights.privileged { held & own } else { held };
     let last: u32 = fs::read_to_string("/proc/sys/kernel/cap_last_cap")?.trim().parse()?;
     for one in (0..=last).map(|bit| CapabilitySet::from_bits_retain(1 << bit)).filter(|one| !held.contains(*one)) {
         remove_capability_from_bounding_set(one)?;

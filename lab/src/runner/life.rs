@@ -263,14 +263,26 @@ impl Life {
         self.tell(&format!("could not write its status: {error:#}"));
     }
 
-    /// SIGTERM to all, and time to obey.
+    /// SIGTERM to all, and time to obey; what they say of their readiness meanwhile is reported.
     async fn end(&mut self, grace: Duration) {
-        let deadline = Instant::now() + grace;
+        let asked = Instant::now();
         let pause = self.members.iter().map(Member::pause_before_stop).max().unwrap_or_default();
-        tokio::time::sleep(pause.min(grace)).await;
-        while Instant::now() < deadline && !self.members.iter_mut().all(Member::has_stopped) {
+        let address = self.addresses()[0];
+        while asked.elapsed() < grace {
+            if asked.elapsed() >= pause && self.have_stopped() {
+                return;
+            }
+            for member in &mut self.members {
+                member.ask_readiness(address).await;
+            }
+            self.report().await;
             tokio::time::sleep(LOOK / 5).await;
         }
+    }
+
+    /// Every container is asked, not only up to the first that still runs.
+    fn have_stopped(&mut self) -> bool {
+        self.members.iter_mut().filter_map(|member| (!member.has_stopped()).then_some(())).count() == 0
     }
 
     /// Takes everything away.

@@ -125,7 +125,8 @@ fn capabilities(asked: Option<&Capabilities>) -> Result<u64, String> {
 
 fn bits(name: &str) -> Result<u64, String> {
     let plain = name.strip_prefix("CAP_").unwrap_or(name);
-    if plain == "ALL" {
+    // Container runtimes take it in any case, and manifests have it in both.
+    if plain.eq_ignore_ascii_case("ALL") {
         return Ok(ALL);
     }
     let place = NAMES.iter().position(|known| *known == plain);

@@ -38,8 +38,9 @@ impl View<'_> {
             return Err("the lab does not know envFrom".to_owned());
         }
         for variable in container.env.iter().flatten() {
-            let value = self.value(variable)?;
-            all.push((variable.name.clone(), expand(&value, &all)));
+            if let Some(value) = self.value(variable)? {
+                all.push((variable.name.clone(), expand(&value, &all)));
+            }
         }
         Ok(all)
     }
@@ -52,12 +53,16 @@ impl View<'_> {
         line.map(|word| expand(word, variables)).collect()
     }
 
-    fn value(&self, variable: &EnvVar) -> Result<String, String> {
-        let Some(source) = &variable.value_from else { return Ok(variable.value.clone().unwrap_or_default()) };
+    /// Nothing, where the Pod can do without it.
+    fn value(&self, variable: &EnvVar) -> Result<Option<String>, String> {
+        let Some(source) = &variable.value_from else { return Ok(Some(variable.value.clone().unwrap_or_default())) };
+        if source.secret_key_ref.as_ref().is_some_and(|key| key.optional == Some(true)) {
+            return Ok(None);
+        }
         let field = source.field_ref.as_ref();
         let field =
             field.ok_or_else(|| format!("the lab does not know the source of the variable {}", variable.name))?;
-        self.field(field)
+        self.field(field).map(Some)
     }
 
     /// A field of the Pod, by the names of the downward API.

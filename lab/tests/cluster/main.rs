@@ -5,14 +5,25 @@
 
 mod allocation;
 mod confinement;
+mod doors;
+mod entrance;
+mod from_0_13;
+mod from_0_17;
 mod keeping;
+mod makes;
+mod mistakes;
+mod past;
 mod pods;
 mod policies;
 mod purelb;
 mod rights;
+mod rolling;
+mod scene;
 mod seeds;
+mod selected;
 mod services;
 mod site;
 mod speaker;
 mod trouble;
+mod uninstall;
 mod upgrade;

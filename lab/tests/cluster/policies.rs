@@ -3,18 +3,29 @@
 use anyhow::Result;
 use purelb_lab::Cluster;
 use purelb_lab::cluster::addresses;
+use purelb_lab::tested::seen;
 use serde_json::json;
 
 use crate::purelb::{assigned, group, held_by, installed, service};
 use crate::site::{SOON, deployment, fetch, rolled_out, room, url};
 
-/// The nodes that have Pods of a Deployment.
-async fn nodes_of(cluster: &Cluster, room: &str) -> Result<Vec<String>> {
+/// The nodes that have Pods of a Deployment, also of those that are ending.
+pub async fn nodes_of(cluster: &Cluster, room: &str) -> Result<Vec<String>> {
     let nodes = "jsonpath={.items[*].spec.nodeName}";
     let nodes = cluster.kubectl(&["get", "pods", "-n", room, "-l", "app=echo", "-o", nodes]).await?;
     let mut nodes: Vec<String> = nodes.split_whitespace().map(str::to_owned).collect();
     nodes.sort();
     Ok(nodes)
+}
+
+/// Wants the Pod on this node, or on any, and waits until no other is left.
+async fn move_to(cluster: &Cluster, room: &str, node: Option<&str>) -> Result<()> {
+    let place = json!({"kubernetes.io/hostname": node});
+    let patch = json!({"spec": {"template": {"spec": {"nodeSelector": place}}}}).to_string();
+    cluster.kubectl(&["patch", "-n", room, "deployment/echo", "--patch", &patch]).await?;
+    rolled_out(cluster, room, "deployment/echo").await?;
+    let alone = async |cluster: &Cluster| Ok(nodes_of(cluster, room).await?.len() == 1);
+    cluster.until("the old Pod is gone", SOON, alone).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,6 +48,14 @@ async fn with_policy_local_addresses_follow_the_pods_and_pods_see_their_clients(
             cluster.apply(&object).await?;
             assert_eq!(assigned(cluster, home, "echo").await?, ["172.33.0.1", "fc00:33::10"]);
 
+            for node in ["node2", "node3"] {
+                move_to(cluster, home, Some(node)).await?;
+                held_by(cluster, v4, &[node]).await?;
+                held_by(cluster, v6, &[node]).await?;
+            }
+            move_to(cluster, home, None).await?;
+            seen("4", "the Pod moves from node to node", "address and route follow it, and are nowhere else");
+
             for replicas in [1, 3, 2, 0] {
                 cluster.kubectl(&["scale", "-n", home, "deployment/echo", &format!("--replicas={replicas}")]).await?;
                 let settled = async |cluster: &Cluster| Ok(nodes_of(cluster, home).await?.len() == replicas);
@@ -54,7 +73,13 @@ async fn with_policy_local_addresses_follow_the_pods_and_pods_see_their_clients(
                         cluster.until(&format!("a Pod sees {client}"), SOON, sees).await?;
                     }
                 }
+                seen(
+                    "4",
+                    &format!("nodes that hold the address, and next hops, when there are Pods on {replicas} nodes"),
+                    nodes.len(),
+                );
             }
+            seen("4", "the client that Pods see", "the client's own address");
             Ok(())
         })
         .await

@@ -1,10 +1,11 @@
 //! PureLB as it is shipped, on the shared cluster, with routing software beside it.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use purelb_lab::Cluster;
 use purelb_lab::cluster::{NODES_AS, Node, ROUTER_AS, addresses};
 use purelb_lab::router::{Make, Router};
@@ -35,7 +36,13 @@ pub async fn installed() -> Result<&'static Cluster> {
 /// Installs PureLB and starts a BIRD on every node, which runs as long as the result is kept.
 pub async fn prepare(cluster: &Cluster) -> Result<Vec<Router>> {
     install(cluster, "nobgp").await?;
-    cluster.nodes.iter().map(advertise).collect()
+    beside(cluster, Make::Bird)
+}
+
+/// Starts routing software on every node, which runs as long as the result is kept.
+pub fn beside(cluster: &Cluster, make: Make) -> Result<Vec<Router>> {
+    let config = |node| if make == Make::Frr { frr(node) } else { Ok(bird(node)) };
+    cluster.nodes.iter().map(|node| Router::start_with(make, &node.namespace, &config(node)?)).collect()
 }
 
 /// Installs PureLB as an operator does, from the shipped manifests: `default`, or `nobgp`.
@@ -50,7 +57,7 @@ pub async fn install(cluster: &Cluster, variant: &str) -> Result<()> {
 }
 
 /// Routing software beside PureLB: it advertises whatever is on `kube-lb0`, and knows nothing of Services.
-fn advertise(node: &Node) -> Result<Router> {
+fn bird(node: &Node) -> String {
     let (v4, v6) = addresses::node(node.number);
     let (router4, router6) = addresses::ROUTER;
     let session = |name: &str, own: IpAddr, peer: IpAddr| {
@@ -61,13 +68,24 @@ fn advertise(node: &Node) -> Result<Router> {
                {family} {{ import none; export where source = RTS_DEVICE; next hop self; }}; }}\n"
         )
     };
-    let config = format!(
+    format!(
         "log stderr all;\nrouter id {v4};\nprotocol device {{ scan time 1; }}
          protocol direct {{ ipv4; ipv6; interface \"kube-lb0\"; }}\n{}{}",
         session("four", v4.into(), router4.into()),
         session("six", v6.into(), router6.into())
-    );
-    Router::start_with(Make::Bird, &node.namespace, &config)
+    )
+}
+
+/// The same with FRR: the file of the documentation, for the one router that is here.
+fn frr(node: &Node) -> Result<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/frr.conf");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let (router4, router6) = addresses::ROUTER;
+    let lines = text.lines().filter(|line| !line.contains("7.252") && !line.contains("::252"));
+    let text = lines.map(|line| format!("{line}\n")).collect::<String>();
+    let text = text.replace("192.168.7.251", &router4.to_string()).replace("fd00:7::251", &router6.to_string());
+    let id = addresses::node(node.number).0;
+    Ok(text.replace("router-id 192.168.7.11", &format!("router-id {id}")))
 }
 
 /// A group of the first API version, whose form says everything.
@@ -78,6 +96,13 @@ pub fn group(name: &str, spec: &Value) -> Value {
         "metadata": {"name": name, "namespace": HOME},
         "spec": spec,
     })
+}
+
+/// A group of the second API version.
+pub fn group_v2(name: &str, spec: &Value) -> Value {
+    let mut group = group(name, spec);
+    group["apiVersion"] = json!("purelb.io/v2");
+    group
 }
 
 /// A Service that asks a group for addresses of these families, in front of the workload of this name.
@@ -109,20 +134,32 @@ pub fn shown(node: &Node, interface: &str) -> Result<Vec<String>> {
     Ok(ours)
 }
 
+/// The node that a router means. Some routers prefer the link-local address of a next hop (RFC 2545).
+fn at(cluster: &Cluster, hop: IpAddr) -> Result<&str> {
+    for node in &cluster.nodes {
+        let links = node.namespace.ip(&["-j", "addr", "show", "dev", "eth0"])?;
+        let entries = links[0]["addr_info"].as_array().cloned().unwrap_or_default();
+        if entries.iter().any(|entry| entry["local"].as_str() == Some(&hop.to_string())) {
+            return Ok(&node.name);
+        }
+    }
+    bail!("no node has the next hop {hop}")
+}
+
 /// Waits until exactly these nodes show an address on `kube-lb0`, and the router has exactly them as next hops.
 pub async fn held_by(cluster: &Cluster, cidr: &str, names: &[&str]) -> Result<()> {
     let router = cluster.router.as_ref().context("the cluster has a router")?;
+    let mut sorted = names.to_vec();
+    sorted.sort_unstable();
     let holds = async |cluster: &Cluster| {
-        let mut hops = Vec::new();
         for node in &cluster.nodes {
             let (wanted, is) =
                 (names.contains(&node.name.as_str()), shown(node, "kube-lb0")?.iter().any(|one| one == cidr));
             ensure!(wanted == is, "{} on {}: {is}", cidr, node.name);
-            let (v4, v6) = addresses::node(node.number);
-            hops.extend(wanted.then(|| if cidr.contains(':') { IpAddr::from(v6) } else { IpAddr::from(v4) }));
         }
-        let learned = router.next_hops(cidr)?;
-        ensure!(learned == hops, "the router has the next hops {learned:?} for {cidr}");
+        let mut hops = router.next_hops(cidr)?.iter().map(|hop| at(cluster, *hop)).collect::<Result<Vec<_>>>()?;
+        hops.sort_unstable();
+        ensure!(hops == sorted, "the router has the next hops {hops:?} for {cidr}");
         Ok(true)
     };
     cluster.until(&format!("{names:?} hold {cidr}"), SOON, holds).await
@@ -150,7 +187,8 @@ pub async fn assigned(cluster: &Cluster, room: &str, name: &str) -> Result<Vec<S
 }
 
 /// Makes many connections from behind the router, all of which must be answered, and every node's Pod gets its share.
-pub fn spread(cluster: &Cluster, address: &str) -> Result<()> {
+/// Returns in words who got how many.
+pub fn spread(cluster: &Cluster, address: &str) -> Result<String> {
     let at = SocketAddr::new(address.parse()?, 80);
     let mut nodes: BTreeMap<String, usize> = BTreeMap::new();
     for answer in talk(cluster.far_client(), at, CONNECTIONS)? {
@@ -158,5 +196,6 @@ pub fn spread(cluster: &Cluster, address: &str) -> Result<()> {
         *nodes.entry(node).or_default() += 1;
     }
     ensure!(nodes.len() == NODES.len() && nodes.values().all(|got| *got >= SHARE), "{address}: {nodes:?}");
-    Ok(())
+    let shares: Vec<String> = nodes.iter().map(|(node, got)| format!("{node} {got}")).collect();
+    Ok(format!("{CONNECTIONS} of {CONNECTIONS} answered: {}", shares.join(", ")))
 }

@@ -1,23 +1,14 @@
-//! What the API server saw PureLB ask for.
+//! What the API server saw PureLB ask for. That no right is unused is judged over all tests: see `cargo lab rights`.
 
-use std::collections::BTreeSet;
 use std::fs;
 
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use purelb_lab::audit;
+use serde_json::json;
 
-use crate::purelb::{HOME, assigned, group, installed, service};
+use crate::past::nothing_denied;
+use crate::purelb::{assigned, group, installed, service};
 use crate::site::room;
-
-/// Who asked for what and was told that it may not.
-fn denied(log: &str) -> BTreeSet<String> {
-    let account = format!("system:serviceaccount:{HOME}:");
-    let entries = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let ours =
-        entries.filter(|entry| entry["user"]["username"].as_str().is_some_and(|user| user.starts_with(&account)));
-    let refused = ours.filter(|entry| entry["responseStatus"]["code"] == 403);
-    refused.map(|entry| format!("{} {} {}", entry["user"]["username"], entry["verb"], entry["requestURI"])).collect()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn purelb_asks_for_nothing_that_it_may_not_have() -> Result<()> {
@@ -33,10 +24,12 @@ async fn purelb_asks_for_nothing_that_it_may_not_have() -> Result<()> {
             cluster.apply(&group("audited", &pool)).await?;
             cluster.apply(&service(home, "echo", "nothing", "audited", &["IPv4"])).await?;
             assigned(cluster, home, "echo").await?;
-            let log = fs::read_to_string(cluster.plane.place().file("audit.log")).context("no audit log")?;
-            assert!(log.contains("system:serviceaccount:purelb-system:lbnodeagent"), "the agents were heard");
-            assert_eq!(denied(&log), BTreeSet::new());
-            Ok(())
+            let log = fs::read_to_string(cluster.plane.place().audit_log()).context("no audit log")?;
+            let requests = audit::read(&log);
+            for account in ["allocator", "lbnodeagent"] {
+                assert!(requests.iter().any(|request| request.right.account == account), "{account} was heard");
+            }
+            nothing_denied(cluster)
         })
         .await
 }

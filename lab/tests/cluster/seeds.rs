@@ -5,13 +5,16 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, ensure};
 use purelb_lab::Cluster;
+use purelb_lab::tested::seen;
 use serde_json::json;
 
+use crate::entrance::entrances;
 use crate::purelb::{NODES, assigned, group, held_by, installed, proxied, service, shown, spread};
 use crate::site::{SOON, deployment, fetch, rolled_out, room, talk, url};
 
 const V4: &str = "172.32.100.225";
 const V6: &str = "fc00:370:155:0:8000::";
+
 /// The group `remotedual`, its Service, and everything the page shows.
 #[tokio::test(flavor = "multi_thread")]
 async fn seed_000_a_virtual_address_of_each_family_is_on_every_node() -> Result<()> {
@@ -33,9 +36,15 @@ async fn seed_000_a_virtual_address_of_each_family_is_on_every_node() -> Result<
             held_by(cluster, &format!("{V4}/32"), &NODES).await?;
             held_by(cluster, &format!("{V6}/128"), &NODES).await?;
             described(cluster, home).await?;
+            seen("1", "kubectl describe", "the annotations, the ingress and the Events of the page, one for each node");
             for address in [V4, V6] {
+                seen("1", &format!("{address}, on kube-lb0 and as next hops of the router"), NODES.join(", "));
                 proxied(cluster, address).await?;
-                spread(cluster, address)?;
+                let shares = spread(cluster, address)?;
+                seen("1", &format!("{address}, connections from behind the router"), &shares);
+                let family = if address == V4 { "IPv4" } else { "IPv6" };
+                let way = format!("kube-proxy with nftables, BIRD on the nodes, BIRD as the router, {family}");
+                seen("11", &way, shares);
             }
             Ok(())
         })
@@ -101,8 +110,11 @@ async fn seed_001_groups_of_one_subnet_are_one_route() -> Result<()> {
                 Ok(hops == NODES.len())
             };
             cluster.until("the router has one route with three next hops", SOON, one).await?;
+            seen("2", "kube-lb0 of every node", "172.22.0.10/24, 172.22.0.100/24");
+            seen("2", "routes of the router under 172.22.0.0/16", "172.22.0.0/24 with three next hops");
             for address in ["172.22.0.10", "172.22.0.100"] {
                 fetch(cluster.far_client(), &url(address, 80, "/"))?;
+                seen("2", &format!("a client behind the router asks {address}"), "answered");
             }
             Ok(())
         })
@@ -136,9 +148,13 @@ async fn seed_002_a_local_address_is_on_one_node_and_traffic_enters_there() -> R
             cluster.until("one node holds it", SOON, async |_| Ok(holders()?.len() == 1)).await?;
             proxied(cluster, address).await?;
             let at = SocketAddr::new(address.parse()?, 80);
-            let answered: BTreeSet<String> = talk(cluster.client(), at, 50)?.into_iter().collect();
-            assert!(answered.len() >= NODES.len(), "kube-proxy spreads it over all Pods: {answered:?}");
+            let answers = talk(cluster.client(), at, 50)?;
+            let pods: BTreeSet<_> = answers.iter().map(|answer| answer.split(' ').next()).collect();
+            assert_eq!(pods.len(), NODES.len(), "kube-proxy spreads it over all Pods");
             let [holder] = holders()?[..] else { anyhow::bail!("the holder changed") };
+            assert_eq!(entrances(&answers)?, [(holder.name.as_str(), answers.len())].into(), "all came in there");
+            seen("3", &format!("{address}, a local address"), "on one node of three");
+            seen("3", &format!("50 connections to {address}"), "50 came in by that node, for Pods on 3 nodes");
             let links = holder.namespace.ip(&["-j", "link", "show", "dev", "eth0"])?;
             let neighbour = cluster.client().ip(&["-j", "neigh", "show", "to", address])?;
             assert_eq!(neighbour[0]["lladdr"], links[0]["address"], "the client sends to the node that holds it");

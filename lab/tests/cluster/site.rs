@@ -39,6 +39,15 @@ async fn start() -> Result<Cluster> {
 /// A cluster of one's own, of three nodes. `PURELB_BUNDLE` names the shipped image, unpacked by `umoci`; without it, Pods
 /// run the program that was built for the tests.
 pub async fn fresh(router: Option<Make>, proxy: Proxy) -> Result<Cluster> {
+    furnished(router, proxy, []).await
+}
+
+/// The same with more images for Pods to name.
+pub async fn furnished(
+    router: Option<Make>,
+    proxy: Proxy,
+    more: impl IntoIterator<Item = (String, Source)>,
+) -> Result<Cluster> {
     let lab = env!("CARGO_BIN_EXE_lab").into();
     // The workload has two tools to try its limits with.
     let echo = [(env!("CARGO_BIN_EXE_echo"), "/echo"), ("/usr/bin/unshare", "/unshare"), ("/usr/bin/mount", "/mount")];
@@ -47,7 +56,8 @@ pub async fn fresh(router: Option<Make>, proxy: Proxy) -> Result<Cluster> {
         Some(bundle) => Source::Unpacked(bundle.into()),
         None => Source::Programs(vec![(daemon::program()?, "/purelb".to_owned())]),
     };
-    let images = [("echo".to_owned(), Source::Programs(echo.to_vec())), ("purelb".to_owned(), purelb)].into();
+    let images = [("echo".to_owned(), Source::Programs(echo.to_vec())), ("purelb".to_owned(), purelb)];
+    let images = images.into_iter().chain(more).collect();
     Cluster::start(&Settings { nodes: 3, router, proxy, images, lab }).await
 }
 
@@ -144,8 +154,13 @@ pub fn talk(from: &Namespace, at: SocketAddr, times: usize) -> Result<Vec<String
 
 /// Makes one connection to whatever serves HTTP there, from the network of the calling thread.
 pub fn ask(at: SocketAddr) -> Result<String> {
-    let mut stream = TcpStream::connect_timeout(&at, PATIENCE).with_context(|| format!("no connection to {at}"))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let stream = TcpStream::connect_timeout(&at, PATIENCE).with_context(|| format!("no connection to {at}"))?;
+    ask_over(stream, PATIENCE)
+}
+
+/// Asks over a connection that was made, with this patience for each part of the answer.
+pub fn ask_over(mut stream: TcpStream, patience: Duration) -> Result<String> {
+    stream.set_read_timeout(Some(patience))?;
     write!(stream, "GET / HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;

@@ -10,11 +10,13 @@ use purelb_lab::cluster::{NODES_AS, Node, Proxy, ROUTER_AS, addresses};
 use purelb_lab::router::Make;
 use serde_json::{Value, json};
 
-use crate::purelb::{HOME, NODES, assigned, group, held_by, install, proxied, service, spread};
-use crate::site::{SECOND, SOON, deployment, fresh, rolled_out, room};
+use crate::makes::{ADDRESSES, reached, serve};
+use crate::purelb::{HOME, beside, held_by, install};
+use crate::rolling::costs_no_more_than_kube_proxy;
+use crate::site::{SECOND, SOON, fresh};
 
 /// A session with the router for each family.
-fn configuration() -> Value {
+pub fn configuration() -> Value {
     let (v4, v6) = addresses::ROUTER;
     let session = |address: &str, family: &str| {
         json!({
@@ -51,8 +53,8 @@ fn footprint(node: &Node) -> Result<BTreeSet<String>> {
 async fn uninstall(cluster: &Cluster) -> Result<()> {
     let deploy = |part: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(part).display().to_string();
     let timeout = format!("--timeout={}s", SOON.as_secs());
-    let agents = ["delete", "daemonset", "lbnodeagent", "-n", HOME, "--cascade=foreground", &timeout];
-    cluster.kubectl(&agents).await?;
+    let workloads = ["daemonset/lbnodeagent", "deployment/allocator", "-n", HOME, "--cascade=foreground", &timeout];
+    cluster.kubectl(&[&["delete"], &workloads[..]].concat()).await?;
     for part in ["install.yaml", "install-crds.yaml"] {
         cluster.kubectl(&["delete", "--ignore-not-found", "-f", &deploy(part), &timeout]).await?;
     }
@@ -64,34 +66,23 @@ async fn the_built_in_speaker_brings_traffic_from_frr_to_every_node_until_it_is_
     let story = "speaker::the_built_in_speaker_brings_traffic_from_frr_to_every_node_until_it_is_uninstalled";
     let _alone = SECOND.lock().await;
     let cluster = fresh(Some(Make::Frr), Proxy::Iptables).await?;
-    let pools = json!({"remote": {
-        "v4pools": [{"aggregation": "/32", "pool": "198.51.100.1-198.51.100.9", "subnet": "198.51.100.0/24"}],
-        "v6pools": [{"aggregation": "/128", "pool": "2001:db8:1::1-2001:db8:1::9", "subnet": "2001:db8:1::/64"}],
-    }});
     cluster
         .prove(story, async |cluster| {
             let before = cluster.nodes.iter().map(footprint).collect::<Result<Vec<_>>>()?;
             install(cluster, "default").await?;
-            let home = "routed";
-            room(cluster, home).await?;
-            cluster.apply(&deployment(home, "echo", 3)).await?;
-            rolled_out(cluster, home, "deployment/echo").await?;
-            cluster.apply(&configuration()).await?;
-            let mut routed = group("routed", &pools);
-            routed["apiVersion"] = json!("purelb.io/v2");
-            cluster.apply(&routed).await?;
-            cluster.apply(&service(home, "echo", "echo", "routed", &["IPv4", "IPv6"])).await?;
-            assert_eq!(assigned(cluster, home, "echo").await?, ["198.51.100.1", "2001:db8:1::1"]);
-            held_by(cluster, "198.51.100.1/32", &NODES).await?;
-            held_by(cluster, "2001:db8:1::1/128", &NODES).await?;
-            for address in ["198.51.100.1", "2001:db8:1::1"] {
-                proxied(cluster, address).await?;
-                spread(cluster, address)?;
+            serve(cluster).await?;
+            for (make, name) in [(Make::Bird, "BIRD"), (Make::Frr, "FRR")] {
+                let _beside = beside(cluster, make)?;
+                reached(cluster, &format!("kube-proxy with iptables, {name} on the nodes, FRR as the router")).await?;
             }
+            cluster.apply(&configuration()).await?;
+            reached(cluster, "kube-proxy with iptables, the built-in speaker, FRR as the router").await?;
+            costs_no_more_than_kube_proxy(cluster, Proxy::Iptables).await?;
 
             uninstall(cluster).await?;
-            held_by(cluster, "198.51.100.1/32", &[]).await?;
-            held_by(cluster, "2001:db8:1::1/128", &[]).await?;
+            for (address, length) in ADDRESSES {
+                held_by(cluster, &format!("{address}/{length}"), &[]).await?;
+            }
             let after = cluster.nodes.iter().map(footprint).collect::<Result<Vec<_>>>()?;
             assert_eq!(before, after, "the nodes are as they were");
             Ok(())

@@ -144,6 +144,15 @@ impl Member {
         Duration::from_secs(seconds.try_into().unwrap_or_default())
     }
 
+    /// Asks only whether it is ready, which is asked to the end: one that stays for a while can say that nobody new
+    /// should come.
+    pub(super) async fn ask_readiness(&mut self, address: IpAddr) {
+        let runs = self.process.as_ref().is_some_and(|process| process.exit_code().is_none());
+        if let Some(readiness) = self.readiness.as_mut().filter(|_| runs) {
+            readiness.ask(&self.container, address).await;
+        }
+    }
+
     /// Asks it to end, once, and says whether it has.
     pub(super) fn has_stopped(&mut self) -> bool {
         self.ask_to_stop();
