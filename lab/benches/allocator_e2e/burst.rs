@@ -53,7 +53,8 @@ async fn serve_waiting(cluster: &Cluster, round: usize) -> Result<(Duration, f64
 async fn write_waiting(cluster: &Cluster, round: usize) -> Result<(Duration, f64)> {
     let mut witness = Witness::new(cluster.plane.client()?).await?;
     let names = names(&format!("raw-waiting-{round}"), SERVICES);
-    let services = cluster.create_all(&names, Server::Raw).await?;
+    // The same state as the allocator's Services are in: the API server has more to do for an object that it knows longer.
+    let services = cluster.delay_all(cluster.create_all(&names, Server::Raw).await?).await?;
     let effort = Effort::begin();
     let (patched, last) = futures::join!(cluster.patch_all(stream::iter(services)), witness.all(&names));
     patched?;

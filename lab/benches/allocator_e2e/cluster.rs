@@ -1,12 +1,14 @@
 //! A control plane with one large ServiceGroup, and many Services at once.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Event, Service};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
 use kube::{Api, Client};
 use purelb_lab::ControlPlane;
 use serde_json::{Value, json};
@@ -18,6 +20,8 @@ pub const PLACE: &str = "load";
 /// How many jobs the allocator has under way at most; the raw client gets as many.
 pub const AT_ONCE: usize = 32;
 
+/// Longer than the API server takes to serve a kind, so that a defect ends the run.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Longer than one Event takes to follow another.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -48,21 +52,24 @@ impl Cluster {
         for namespace in [HOME, PLACE] {
             cluster.kubectl(&["create", "namespace", namespace]).await?;
         }
-        cluster.group("default", "10.128.0.0/16").await?;
+        let deadline = Instant::now() + PATIENCE;
+        // The API server serves a new kind a moment after it says so.
+        while let Err(error) = cluster.group("default", "10.128.0.0/16").await {
+            ensure!(Instant::now() < deadline, "{error:#}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         Ok(cluster)
     }
 
-    /// A group of addresses outside every node's subnet.
+    /// A group of addresses outside every node's subnet. By the API itself: kubectl takes a while to start, and this is
+    /// where a burst begins.
     pub async fn group(&self, name: &str, pool: &str) -> Result<()> {
-        let group = json!({
-            "apiVersion": "purelb.io/v2",
-            "kind": "ServiceGroup",
-            "metadata": {"name": name, "namespace": HOME},
-            "spec": {"remote": {"v4pools": [{"subnet": pool, "pool": pool, "aggregation": "default"}]}},
-        });
-        let file = tempfile::NamedTempFile::new()?;
-        std::fs::write(file.path(), group.to_string())?;
-        self.kubectl(&["apply", "-f", &file.path().display().to_string()]).await
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("purelb.io", "v2", "ServiceGroup"));
+        let pools = json!([{"subnet": pool, "pool": pool, "aggregation": "default"}]);
+        let group = DynamicObject::new(name, &kind).data(json!({"spec": {"remote": {"v4pools": pools}}}));
+        let groups: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), HOME, &kind);
+        groups.create(&PostParams::default(), &group).await.with_context(|| format!("cannot create group {name}"))?;
+        Ok(())
     }
 
     async fn kubectl(&self, arguments: &[&str]) -> Result<()> {
@@ -118,6 +125,16 @@ impl Cluster {
         Ok(())
     }
 
+    /// Writes to all of these what the allocator writes to a Service that has to wait; answers with what they are then.
+    pub async fn delay_all(&self, services: Vec<Service>) -> Result<Vec<Service>> {
+        let delaying = stream::iter(services).map(async |service| {
+            let name = service.metadata.name.as_deref().context("a Service has a name")?;
+            let (params, patch) = (PatchParams::default(), json!({"status": {"conditions": [waiting()]}}));
+            anyhow::Ok(self.services().patch_status(name, &params, &Patch::Merge(&patch)).await?)
+        });
+        delaying.buffer_unordered(AT_ONCE).try_collect().await
+    }
+
     /// Removes all Services and waits until they are gone.
     pub async fn clear(&self) -> Result<()> {
         self.services().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
@@ -163,6 +180,18 @@ fn patch(service: &Service, address: &str) -> Value {
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }],
         },
+    })
+}
+
+/// As large as the condition of a Service whose group is missing.
+fn waiting() -> Value {
+    json!({
+        "type": "bench.io/AddressAssigned",
+        "status": "False",
+        "reason": "UnknownPool",
+        "message": "unknown pool \"group-0\"; create a ServiceGroup of that name in the namespace PureLB runs in, or name \
+            an existing one in the annotation purelb.io/service-group",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
     })
 }
 

@@ -168,10 +168,13 @@ fn judge_rights(logs: &Path) -> Result<()> {
         println!("nobody used: {right}");
     }
     for right in &verdict.denied {
-        println!("asked for and denied: {right}");
+        println!("asked for and granted by no manifest: {right}");
+    }
+    for right in &verdict.not_in_force {
+        println!("denied while the manifests came or went: {right}");
     }
     ensure!(verdict.unused.is_empty() && verdict.denied.is_empty(), "deploy/rbac is not what PureLB needs");
-    println!("{} rights granted, all of them used; no request denied", verdict.granted);
+    println!("{} rights granted, all of them used; nothing else was asked for", verdict.granted);
     tested::seen("10", "rights granted by the manifests", verdict.granted);
     tested::seen("10", "rights that no test uses", verdict.unused.len());
     tested::seen("10", "requests denied in all tests", verdict.denied.len());
