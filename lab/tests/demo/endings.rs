@@ -61,8 +61,9 @@ async fn whatever_ends_it_the_shell_gets_its_terminal_back_and_nothing_is_left()
     starts(&screen)?;
     ensure!(!left[0].exists() && stage.runs().len() == 1, "the next start removes them: {:?}", stage.runs());
     demo(&stage, false)?.gets("KILL")?;
-    screen.is_as_before(137)?;
+    // The process inside takes keys until it is gone, too.
     stage.is_swept(false, &terminal).context("after the process outside was killed")?;
+    screen.is_as_before(137)?;
 
     starts(&screen)?;
     is_asked(&screen)?;
