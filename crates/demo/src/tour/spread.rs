@@ -80,6 +80,7 @@ pub fn show(site: &mut Site, show: &mut Show) -> Result<()> {
         entered.insert(family(*address), spread.entered);
         answered.insert(family(*address), spread.answered);
     }
+    show.until("every node says that its sessions are well", || well(site))?;
     show.types("kubectl get bgpnodestatuses")?;
     let whole = since_make(UNIX_EPOCH.elapsed().unwrap_or_default());
     show.line(&so_far(show.elapsed(), whole));
@@ -115,6 +116,13 @@ fn ready(site: &Site) -> Result<Look<()>> {
         endpoints.iter().filter(|endpoint| endpoint["conditions"]["ready"] == true).count() >= site.nodes.len()
     });
     Ok(if full.count() >= 2 { Ok(()) } else { Err(format!("the slices {}", json!(slices))) })
+}
+
+/// Agents write what they know of their sessions a moment later.
+fn well(site: &Site) -> Result<Look<()>> {
+    let statuses = site.cluster.list("/apis/bgp.purelb.io/v1/bgpnodestatuses")?;
+    let well = statuses.iter().filter(|status| status["status"]["healthy"] == true).count();
+    Ok(if well >= site.nodes.len() { Ok(()) } else { Err(format!("the statuses {}", json!(statuses))) })
 }
 
 fn tell(show: &mut Show, title: &str, spread: &Spread) {
