@@ -53,13 +53,8 @@ async fn i20_lifetimes_and_flags_follow_the_configuration() -> Result<()> {
 #[tokio::test]
 async fn b10_a_configuration_that_is_edited_costs_virtual_addresses_not_one_packet() -> Result<()> {
     let story = Story::begin().await?;
-    story.group("remotedual", groups::remotedual()).await?;
-    let address = story.service("web", "remotedual", json!({})).await?[0];
-    story.everywhere(address, 32).await?;
-    let _servers = story.serve(address)?;
-    story.route("172.32.100.0/24", "node-a")?;
-    let probe = story.ask(address)?;
-    story.until("it answers", async |_| Ok(probe.answers() > 100)).await?;
+    let address = story.dual().await?[0];
+    let (_servers, probe) = story.asked(address).await?;
     let lifetimes = async |most: Option<u64>| {
         let as_written = async |story: &Story| {
             let views = story.views(address)?;

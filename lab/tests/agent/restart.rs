@@ -21,13 +21,8 @@ pub fn nothing_lost(what: &str, report: &Report) {
 #[tokio::test]
 async fn i04_a_killed_agent_comes_back_without_a_lost_packet() -> Result<()> {
     let mut story = Story::begin().await?;
-    story.group("remotedual", groups::remotedual()).await?;
-    let address = story.service("web", "remotedual", json!({})).await?[0];
-    story.everywhere(address, 32).await?;
-    let _servers = story.serve(address)?;
-    story.route("172.32.100.0/24", "node-a")?;
-    let probe = story.ask(address)?;
-    story.until("it answers", async |_| Ok(probe.answers() > 100)).await?;
+    let address = story.dual().await?[0];
+    let (_servers, probe) = story.asked(address).await?;
     story.site_mut().node_mut("node-a")?.take()?.kill();
     story.site_mut().start("node-a")?;
     story.members(&NODES).await?;
@@ -42,14 +37,8 @@ async fn i04_a_killed_agent_comes_back_without_a_lost_packet() -> Result<()> {
 #[tokio::test]
 async fn a_replaced_agent_keeps_its_virtual_addresses_for_its_successor() -> Result<()> {
     let mut story = Story::begin().await?;
-    story.group("remotedual", groups::remotedual()).await?;
-    let addresses = story.service("web", "remotedual", json!({})).await?;
-    story.everywhere(addresses[0], 32).await?;
-    story.everywhere(addresses[1], 128).await?;
-    let _servers = story.serve(addresses[0])?;
-    story.route("172.32.100.0/24", "node-a")?;
-    let probe = story.ask(addresses[0])?;
-    story.until("it answers", async |_| Ok(probe.answers() > 100)).await?;
+    let addresses = story.dual().await?;
+    let (_servers, probe) = story.asked(addresses[0]).await?;
     let took = story.site_mut().node_mut("node-a")?.take()?.stop().await?;
     assert!(took < Duration::from_secs(1), "it took {took:?} to stop");
     assert_eq!(story.lease("node-a").await?, Value::Null);

@@ -10,6 +10,7 @@ use purelb_lab::{Daemon, Ground};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 
+use crate::groups;
 use crate::node::Shown;
 use crate::site::{HOME, NODES, Site};
 
@@ -247,6 +248,25 @@ impl Story {
     /// A client on the segment that begins to ask.
     pub fn ask(&self, address: IpAddr) -> Result<Probe> {
         Probe::start(&self.site().client, SocketAddr::new(address, PORT))
+    }
+
+    /// A Service of the group `remotedual` on every node; its addresses.
+    pub async fn dual(&self) -> Result<Vec<IpAddr>> {
+        self.group("remotedual", groups::remotedual()).await?;
+        let addresses = self.service("web", "remotedual", json!({})).await?;
+        self.everywhere(addresses[0], 32).await?;
+        self.everywhere(addresses[1], 128).await?;
+        Ok(addresses)
+    }
+
+    /// Somebody who answers at an address of `remotedual` on every node, and a client that asks through the first node and
+    /// is answered.
+    pub async fn asked(&self, address: IpAddr) -> Result<(Vec<Echo>, Probe)> {
+        let servers = self.serve(address)?;
+        self.route("172.32.100.0/24", "node-a")?;
+        let probe = self.ask(address)?;
+        self.until("it answers", async |_| Ok(probe.answers() > 100)).await?;
+        Ok((servers, probe))
     }
 
     /// Asks until a hundred packets are answered.

@@ -7,9 +7,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use purelb_lab::Daemon;
 use serde_json::json;
 
-use crate::cluster::{Cluster, HOME, ips, start};
+use crate::cluster::{Cluster, ips, start};
 use crate::proxy::{Mood, Proxy, all};
-use crate::trouble::everybody_is_served;
+use crate::trouble::{everybody_is_served, leadership, served};
 
 /// How long an allocator may take to go.
 const SECOND: Duration = Duration::from_secs(1);
@@ -27,9 +27,7 @@ async fn ends_in_time(allocator: &Daemon) -> Result<()> {
 }
 
 async fn holder(cluster: &Cluster) -> Result<Option<String>> {
-    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/purelb-allocator");
-    let lease = cluster.ground.get(&path).await?;
-    Ok(lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned))
+    Ok(leadership(cluster).await?["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned))
 }
 
 #[tokio::test]
@@ -62,12 +60,7 @@ async fn in_the_middle_of_a_burst_it_gives_the_lease_back_and_the_next_one_goes_
 
 #[tokio::test]
 async fn an_api_server_that_says_nothing_any_more_is_not_waited_for() -> Result<()> {
-    let cluster = Cluster::new().await?;
-    cluster.local("default", "10.0.0.0/24").await?;
-    let proxy = Proxy::to(cluster.plane).await?;
-    let allocator = start(&cluster.account.plainly_through(proxy.port), "allocator-0", 0)?;
-    cluster.service("first", json!({}), json!({})).await?;
-    cluster.has("first", &["10.0.0.1"]).await?;
+    let (cluster, proxy, allocator) = served().await?;
     proxy.treat(all, Mood::Silent);
     for n in 0..8 {
         cluster.service(&format!("s{n}"), json!({}), json!({})).await?;

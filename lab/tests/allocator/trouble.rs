@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use anyhow::Result;
+use purelb_lab::Daemon;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, HOME, ips, start};
@@ -36,19 +37,30 @@ pub async fn everybody_is_served(cluster: &Cluster, count: usize) -> Result<Vec<
     Ok(all)
 }
 
-async fn leader(cluster: &Cluster) -> Result<Value> {
-    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/purelb-allocator");
-    Ok(cluster.ground.get(&lease).await?["spec"]["leaseTransitions"].take())
-}
-
-#[tokio::test]
-async fn whatever_the_api_server_answers_no_address_is_given_twice_or_lost() -> Result<()> {
+/// An allocator that hears the API server through a proxy, and has served a first Service.
+pub async fn served() -> Result<(Cluster, Proxy, Daemon)> {
     let cluster = Cluster::new().await?;
     cluster.local("default", "10.0.0.0/24").await?;
     let proxy = Proxy::to(cluster.plane).await?;
     let allocator = start(&cluster.account.plainly_through(proxy.port), "allocator-0", 0)?;
     cluster.service("first", json!({}), json!({})).await?;
     cluster.has("first", &["10.0.0.1"]).await?;
+    Ok((cluster, proxy, allocator))
+}
+
+/// What the lease says of the leader.
+pub async fn leadership(cluster: &Cluster) -> Result<Value> {
+    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/purelb-allocator");
+    Ok(cluster.ground.get(&lease).await?["spec"].take())
+}
+
+async fn leader(cluster: &Cluster) -> Result<Value> {
+    Ok(leadership(cluster).await?["leaseTransitions"].take())
+}
+
+#[tokio::test]
+async fn whatever_the_api_server_answers_no_address_is_given_twice_or_lost() -> Result<()> {
+    let (cluster, proxy, allocator) = served().await?;
     let (term, mut count) = (leader(&cluster).await?, 1);
     for mood in [Mood::Code(429), Mood::Code(500), Mood::Code(504), Mood::Reset, Mood::AnswerLost, Mood::Silent] {
         let before = given(&cluster).await?;
@@ -79,12 +91,7 @@ async fn whatever_the_api_server_answers_no_address_is_given_twice_or_lost() -> 
 
 #[tokio::test]
 async fn an_api_server_that_is_away_is_waited_for_without_a_flood() -> Result<()> {
-    let cluster = Cluster::new().await?;
-    cluster.local("default", "10.0.0.0/24").await?;
-    let proxy = Proxy::to(cluster.plane).await?;
-    let allocator = start(&cluster.account.plainly_through(proxy.port), "allocator-0", 0)?;
-    cluster.service("first", json!({}), json!({})).await?;
-    cluster.has("first", &["10.0.0.1"]).await?;
+    let (cluster, proxy, allocator) = served().await?;
     for mood in [Mood::Code(429), Mood::Code(503), Mood::Reset, Mood::Silent] {
         proxy.treat(all, mood);
         let begun = Instant::now();

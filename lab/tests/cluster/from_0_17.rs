@@ -10,7 +10,7 @@ use purelb_lab::tested::seen;
 use serde_json::{Value, json};
 
 use crate::past::{self, Clients, FAR, NEAR, Picture, ROOM};
-use crate::purelb::{HOME, NODES, assigned, held_by, service, shown};
+use crate::purelb::{HOME, NODES, assigned, held_by, service};
 use crate::site::{SECOND, SOON};
 
 /// The other nodes go on, so that nobody should wait; the rest is for a busy machine.
@@ -98,12 +98,7 @@ async fn a_cluster_of_0_17_is_upgraded_node_by_node_and_keeps_every_address_and_
 
             let passing = past::watched(cluster, upgrade(cluster)).await?;
 
-            for (address, report) in clients.recall(cluster).await? {
-                let words = past::told(&report);
-                println!("from 0.17: {address}: {words}");
-                seen("8", &format!("from 0.17, client of {address}"), &words);
-                ensure!(report.longest_gap < GAP, "{address}: {words}");
-            }
+            clients.were_answered(cluster, "0.17", GAP).await?;
             println!("from 0.17: {passing:?}");
             let (both, less) = (passing.doubled.as_millis(), passing.thinned.as_millis());
             let words = format!("{both} ms at most, by looks that are some 100 ms apart");
@@ -132,13 +127,5 @@ async fn adopted(cluster: &Cluster) -> Result<()> {
     cluster.apply(&service(ROOM, "new", "echo", "near", &["IPv4"])).await?;
     assert_eq!(assigned(cluster, ROOM, "new").await?, ["192.168.7.204"], "the next one");
     cluster.kubectl(&["delete", "service", "-n", ROOM, "near", "far"]).await?;
-    let gone = async |cluster: &Cluster| {
-        ensure!(past::holders(cluster, NEAR)?.is_empty(), "{NEAR} is still there");
-        for node in &cluster.nodes {
-            let left = shown(node, "kube-lb0")?;
-            ensure!(left.is_empty(), "{} has {left:?}", node.name);
-        }
-        Ok(true)
-    };
-    cluster.until("addresses go with their Services", SOON, gone).await.context("what 0.17 gave was not adopted")
+    past::gone(cluster, NEAR).await.context("what 0.17 gave was not adopted")
 }

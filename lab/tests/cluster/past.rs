@@ -14,6 +14,7 @@ use purelb_lab::net::probe::Manner;
 use purelb_lab::net::{Namespace, Probe, Report};
 use purelb_lab::router::Make;
 use purelb_lab::runner::images::Source;
+use purelb_lab::tested::seen;
 use serde_json::{Value, json};
 
 use crate::purelb::{proxied, shown};
@@ -188,23 +189,32 @@ impl Clients {
             all.push((address, probe(cluster.far_client(), address)?));
         }
         let clients = Self(all);
-        clients.are_answered(cluster, 0).await?;
+        clients.are_answered(cluster).await?;
         Ok(clients)
     }
 
-    async fn are_answered(&self, cluster: &Cluster, since: usize) -> Result<()> {
+    /// Waits until each has a hundred more answers.
+    async fn are_answered(&self, cluster: &Cluster) -> Result<()> {
         for (address, probe) in &self.0 {
-            let answered = probe.answers() * since.min(1);
+            let answered = probe.answers();
             let more = async |_: &Cluster| Ok(probe.answers() > answered + 100);
             cluster.until(&format!("{address} answers"), SOON, more).await?;
         }
         Ok(())
     }
 
-    /// Calls them back once each has been answered again, and tells what each has seen.
-    pub async fn recall(self, cluster: &Cluster) -> Result<Vec<(&'static str, Report)>> {
-        self.are_answered(cluster, 1).await?;
-        self.0.into_iter().map(|(address, probe)| Ok((address, probe.finish()?))).collect()
+    /// Calls them back once each has been answered again, and tells what each has seen of the upgrade from a release. None
+    /// was without an answer for so long.
+    pub async fn were_answered(self, cluster: &Cluster, release: &str, gap: Duration) -> Result<()> {
+        self.are_answered(cluster).await?;
+        for (address, probe) in self.0 {
+            let report = probe.finish()?;
+            let words = told(&report);
+            println!("from {release}: {address}: {words}");
+            seen("8", &format!("from {release}, client of {address}"), &words);
+            ensure!(report.longest_gap < gap, "{address}: {words}");
+        }
+        Ok(())
     }
 }
 
@@ -213,9 +223,22 @@ fn probe(from: &Namespace, address: &str) -> Result<Probe> {
 }
 
 /// What a client has seen, in words.
-pub fn told(report: &Report) -> String {
+fn told(report: &Report) -> String {
     let (lost, sent, gap) = (report.lost(), report.sent, report.longest_gap);
     format!("{lost} of {sent} packets lost, nobody answered for at most {} ms", gap.as_millis())
+}
+
+/// The addresses of deleted Services go from every node: this one, and all that are on `kube-lb0`.
+pub async fn gone(cluster: &Cluster, address: &str) -> Result<()> {
+    let gone = async |cluster: &Cluster| {
+        ensure!(holders(cluster, address)?.is_empty(), "{address} is still there");
+        for node in &cluster.nodes {
+            let left = shown(node, "kube-lb0")?;
+            ensure!(left.is_empty(), "{} has {left:?}", node.name);
+        }
+        Ok(true)
+    };
+    cluster.until("addresses go with their Services", SOON, gone).await
 }
 
 /// What was never meant to last, while something was done: at most so long.
