@@ -30,7 +30,7 @@ pub use choose::{AgentChoice, Chosen, choose_agent};
 pub use duration::parse as duration;
 pub use endpoints::endpoint_slice;
 pub use group::group;
-pub use in_force::{group_in_force, last_valid};
+pub use in_force::{GroupReading, group_forms, kept_form, written_form};
 pub use lease::{AgentLease, agent_lease};
 pub use member::{lease_view, renew_text};
 pub use node::{NodeView, node, node_facts};

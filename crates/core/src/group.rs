@@ -172,8 +172,9 @@ pub fn clashes(groups: &[Group]) -> Vec<Clash> {
     let mut kept: Vec<usize> = Vec::new();
     let mut found = Vec::new();
     for refused in order {
-        match first_clash(groups, &kept, refused) {
-            Some((by, problem)) => found.push(Clash { refused, kept: by, problem }),
+        let others: Vec<&Group> = kept.iter().map(|&i| &groups[i]).collect();
+        match first_clash(&others, &groups[refused]) {
+            Some((by, problem)) => found.push(Clash { refused, kept: kept[by], problem }),
             None => {
                 kept.push(refused);
                 kept.sort_by_key(|&i| &groups[i].name);
@@ -183,13 +184,84 @@ pub fn clashes(groups: &[Group]) -> Vec<Clash> {
     found
 }
 
-fn first_clash(groups: &[Group], kept: &[usize], candidate: usize) -> Option<(usize, Problem)> {
-    let group = &groups[candidate];
-    if let Some(&twin) = kept.iter().find(|&&i| groups[i].name == group.name) {
-        let reason = Reason::GroupDuplicate { name: group.name.clone(), first: groups[twin].key() };
+/// A group in the forms it may be used in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Forms {
+    /// As it is written now, as far as it can be used.
+    pub written: Option<Group>,
+    /// Whether nothing is wrong with it as it is written now.
+    pub sound: bool,
+    /// As it was when it was last in use with nothing wrong.
+    pub earlier: Option<Group>,
+}
+
+impl Forms {
+    /// The forms to try, the best one first.
+    fn choices(&self) -> [Option<&Group>; 2] {
+        match (&self.written, &self.earlier) {
+            (Some(written), earlier) if self.sound => [Some(written), earlier.as_ref()],
+            (_, Some(earlier)) => [Some(earlier), None],
+            (written, None) => [written.as_ref(), None],
+        }
+    }
+
+    /// The form that would be in use if there were no other groups.
+    pub fn best(&self) -> Option<&Group> {
+        self.choices()[0]
+    }
+
+    /// Who was in use comes before who is edited, and who is edited before who is new.
+    fn rank(&self) -> u8 {
+        match &self.earlier {
+            Some(earlier) if self.best() == Some(earlier) => 0,
+            Some(_) => 1,
+            None => 2,
+        }
+    }
+}
+
+/// What becomes of one group beside the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing<'a> {
+    /// The form that is in use.
+    pub group: Option<&'a Group>,
+    /// Why the group as it is written now cannot be used beside the others.
+    pub clash: Option<Problem>,
+}
+
+/// Which groups are in use, in which form; one answer for each.
+///
+/// An edit takes nothing from a group that was in use: whoever has not changed keeps what it has, and a group whose edit
+/// clashes with another stays as it was. Among the others the first by namespace and name is kept, as in [`clashes`].
+pub fn settle(groups: &[Forms]) -> Vec<Standing<'_>> {
+    let mut order: Vec<(usize, &Group)> =
+        groups.iter().enumerate().filter_map(|(i, forms)| Some((i, forms.best()?))).collect();
+    order.sort_by_key(|(i, best)| (groups[*i].rank(), &best.namespace, &best.name));
+    let mut standings = vec![Standing::default(); groups.len()];
+    let mut kept: Vec<&Group> = Vec::new();
+    for (i, _) in order {
+        for form in groups[i].choices().into_iter().flatten() {
+            match first_clash(&kept, form) {
+                // What is told is what is wrong with the form that the author wrote last.
+                Some((_, problem)) => drop(standings[i].clash.get_or_insert(problem)),
+                None => {
+                    standings[i].group = Some(form);
+                    kept.push(form);
+                    kept.sort_by_key(|group| &group.name);
+                    break;
+                }
+            }
+        }
+    }
+    standings
+}
+
+fn first_clash(kept: &[&Group], group: &Group) -> Option<(usize, Problem)> {
+    if let Some(twin) = kept.iter().position(|other| other.name == group.name) {
+        let reason = Reason::GroupDuplicate { name: group.name.clone(), first: kept[twin].key() };
         return Some((twin, Problem::new("metadata.name", reason)));
     }
-    kept.iter().find_map(|&i| overlap(group, &groups[i]).map(|problem| (i, problem)))
+    kept.iter().enumerate().find_map(|(i, other)| overlap(group, other).map(|problem| (i, problem)))
 }
 
 fn overlap(group: &Group, other: &Group) -> Option<Problem> {

@@ -74,7 +74,7 @@ fn furnished() -> Result<Desk> {
     let group: GroupObject = serde_json::from_value(json!({
         "metadata": {"name": "edge", "namespace": "purelb-system"}, "spec": {"remote": {"v4pools": pool}},
     }))?;
-    let group = read::group_in_force(&group).0.value.map(Box::new);
+    let group = Box::new(read::group_forms(&group, None).forms);
     let agent = serde_json::from_value(json!({
         "apiVersion": "purelb.io/v2", "kind": "LBNodeAgent", "spec": {"local": {}},
         "metadata": {"name": "default", "namespace": "purelb-system"},

@@ -1,45 +1,46 @@
-//! Which form of a ServiceGroup is in use: the one written now, or, if an edit broke it, the last that was valid.
+//! The forms a ServiceGroup may be used in: the one written now, and, if an edit broke it, the last that was valid.
 
-use purelb_core::group::Group;
+use purelb_core::group::{Forms, Group};
+use purelb_core::reason::Problem;
 
 use super::{GroupObject, Reading, group};
 use crate::last_valid::LastValid;
 use crate::service_group::{ServiceGroup, ServiceGroupSpec};
 
-/// Reads the form of a group that is in use, and says whether it is an earlier one.
-///
-/// The problems and warnings are always those of the group as it is written now. Where it has problems and no earlier
-/// form is known, what is usable of it is in use.
-pub fn group_in_force(read: &GroupObject) -> (Reading<Group>, bool) {
-    let mut now = group(&read.object);
-    now.problems.splice(0..0, read.unread.iter().cloned());
-    if now.problems.is_empty() {
-        return (now, false);
-    }
-    match earlier(&read.object) {
-        Some(value) => (Reading { value: Some(value), ..now }, true),
-        None => (now, false),
-    }
+/// A group in all its forms, with what is to be said of it as it is written now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroupReading {
+    /// The forms; which of them is in use depends on the other groups.
+    pub forms: Forms,
+    /// What is wrong with it.
+    pub problems: Vec<Problem>,
+    /// What is in use, but likely not what the author meant.
+    pub warnings: Vec<Problem>,
 }
 
-/// The form to keep in the group's status: the one written now if nothing is wrong with it, else the one kept so far.
-pub fn last_valid(read: &GroupObject) -> Option<LastValid> {
-    let object = &read.object;
-    let now = group(object);
-    if now.value.is_none() || !now.problems.is_empty() || !read.unread.is_empty() {
-        return kept(object).cloned();
-    }
-    let spec = serde_json::to_value(&object.spec).ok()?;
-    Some(LastValid { generation: object.metadata.generation.unwrap_or_default(), spec })
+/// Reads a group. `kept` is the form it had when it was last in use with nothing wrong.
+pub fn group_forms(read: &GroupObject, kept: Option<&LastValid>) -> GroupReading {
+    let Reading { value, mut problems, warnings } = group(&read.object);
+    problems.splice(0..0, read.unread.iter().cloned());
+    let earlier = kept.and_then(|kept| earlier(&read.object, kept));
+    let forms = Forms { sound: value.is_some() && problems.is_empty(), written: value, earlier };
+    GroupReading { forms, problems, warnings }
 }
 
-fn kept(object: &ServiceGroup) -> Option<&LastValid> {
-    object.status.as_ref()?.last_valid.as_ref()
+/// The form that is kept in a group's status.
+pub fn kept_form(read: &GroupObject) -> Option<&LastValid> {
+    read.object.status.as_ref()?.last_valid.as_ref()
 }
 
-/// The form kept in the status; nothing if that cannot be read either, whoever wrote it.
-fn earlier(object: &ServiceGroup) -> Option<Group> {
-    let spec: ServiceGroupSpec = serde_json::from_value(kept(object)?.spec.clone()).ok()?;
+/// The form that is written now, to be kept in the group's status once it is in use with nothing wrong.
+pub fn written_form(read: &GroupObject) -> Option<LastValid> {
+    let spec = serde_json::to_value(&read.object.spec).ok()?;
+    Some(LastValid { generation: read.object.metadata.generation.unwrap_or_default(), spec })
+}
+
+/// An earlier form; nothing if that cannot be read either, whoever wrote it.
+fn earlier(object: &ServiceGroup, kept: &LastValid) -> Option<Group> {
+    let spec: ServiceGroupSpec = serde_json::from_value(kept.spec.clone()).ok()?;
     let earlier = ServiceGroup { metadata: object.metadata.clone(), spec, status: None };
     let reading = group(&earlier);
     reading.value.filter(|_| reading.problems.is_empty())

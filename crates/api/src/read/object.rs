@@ -182,7 +182,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::read::group_in_force;
+    use crate::read::{group_forms, kept_form};
 
     fn read(spec: Value, status: Value) -> GroupObject {
         let object = json!({"metadata": {"name": "edge", "namespace": "home"}, "spec": spec, "status": status});
@@ -199,9 +199,9 @@ mod tests {
         let read = read(json!({"namespaces": "text", "local": pools}), json!(null));
         assert_eq!(fields(&read), ["spec.namespaces"]);
         assert!(read.object.spec.local.is_some(), "the pools are as good as ever");
-        let (reading, _) = group_in_force(&read);
+        let reading = group_forms(&read, None);
         assert_eq!(reading.problems.len(), 1);
-        assert!(reading.value.is_some());
+        assert!(reading.forms.best().is_some());
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
         for spec in [json!("text"), json!(7), json!([1])] {
             let read = read(spec, json!("text"));
             assert_eq!(fields(&read), ["spec"]);
-            assert!(group_in_force(&read).0.value.is_none());
+            assert!(group_forms(&read, None).forms.best().is_none());
         }
     }
 
@@ -222,6 +222,7 @@ mod tests {
         let read = read(json!({"namespaces": 1}), status);
         let status = read.object.status.as_ref().unwrap();
         assert_eq!((status.conditions.len(), status.allocated_ipv4), (1, 2));
-        assert!(group_in_force(&read).1, "the last valid form is in use");
+        let forms = group_forms(&read, kept_form(&read)).forms;
+        assert!(forms.best().is_some() && forms.best() == forms.earlier.as_ref(), "the last valid form is in use");
     }
 }

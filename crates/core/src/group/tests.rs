@@ -120,3 +120,53 @@ fn the_prefix_on_the_virtual_interface_follows_the_aggregation() {
     entry.aggregation = Aggregation::Prefix(32);
     assert_eq!(entry.virtual_prefix(), 32);
 }
+
+fn forms(now: Group, earlier: Option<Group>) -> Forms {
+    Forms { written: Some(now), sound: true, earlier }
+}
+
+/// The first range in use of each group, and what is wrong with it.
+fn in_use(groups: &[Forms]) -> Vec<(String, &'static str)> {
+    let range = |group: &Group| group.ranges().and_then(|ranges| ranges.all().next()).unwrap().text.clone();
+    let standings = settle(groups);
+    let answer = |standing: &Standing| {
+        let problem = standing.clash.as_ref().map_or("", |problem| problem.reason.name());
+        (standing.group.map(range).unwrap_or_default(), problem)
+    };
+    standings.iter().map(answer).collect()
+}
+
+#[test]
+fn b37_an_edit_that_clashes_leaves_both_groups_as_they_were() {
+    let (old, other) = (group("m", &["10.0.1.0/24"]), group("other", &["10.0.2.0/24"]));
+    let neighbour = |name: &str| {
+        let neighbour = group(name, &["10.0.3.0/24"]);
+        forms(neighbour.clone(), Some(neighbour))
+    };
+    let edited = forms(group("m", &["10.0.3.0/25"]), Some(old.clone()));
+    let kept = ("10.0.1.0/24".to_owned(), "GroupsOverlap");
+    let left = ("10.0.3.0/24".to_owned(), "");
+    assert_eq!(in_use(&[edited.clone(), neighbour("z")]), [kept.clone(), left.clone()], "who sorts after it");
+    assert_eq!(in_use(&[edited.clone(), neighbour("a")]), [kept.clone(), left.clone()], "who sorts before it");
+    let newcomer = forms(group("a", &["10.0.1.0/28"]), None);
+    let refused = (String::new(), "GroupsOverlap");
+    assert_eq!(in_use(&[edited, neighbour("z"), newcomer]), [kept, left, refused], "nobody new takes its place");
+    let swapped =
+        [forms(group("m", &["10.0.2.0/24"]), Some(old)), forms(group("other", &["10.0.1.0/24"]), Some(other))];
+    assert_eq!(in_use(&swapped), [("10.0.2.0/24".into(), ""), ("10.0.1.0/24".into(), "")], "two edits at once");
+}
+
+#[test]
+fn b37_a_second_group_of_the_same_name_takes_nothing_from_the_first() {
+    let first = group("b/web", &["10.0.1.0/24"]);
+    let groups = [forms(group("a/web", &["10.0.0.0/24"]), None), forms(first.clone(), Some(first))];
+    assert_eq!(in_use(&groups), [(String::new(), "GroupDuplicate"), ("10.0.1.0/24".into(), "")]);
+}
+
+#[test]
+fn what_is_usable_of_a_broken_group_is_in_use_unless_it_was_better_before() {
+    let broken = Forms { sound: false, ..forms(group("a", &["10.0.1.0/24"]), None) };
+    assert_eq!(in_use(std::slice::from_ref(&broken)), [("10.0.1.0/24".into(), "")]);
+    let was_better = Forms { earlier: Some(group("a", &["10.0.0.0/23"])), ..broken };
+    assert_eq!(in_use(&[was_better, Forms::default()]), [("10.0.0.0/23".into(), ""), (String::new(), "")]);
+}

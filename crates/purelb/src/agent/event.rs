@@ -18,7 +18,7 @@ use purelb_api::annotations::LEASE_ADDRESSES;
 use purelb_api::read::{self, BgpObject, GroupObject, ServiceObject};
 use purelb_core::bgp::{Candidate, NodeFacts};
 use purelb_core::endpoints::SliceView;
-use purelb_core::group::Group;
+use purelb_core::group::Forms;
 use purelb_core::members::LeaseView;
 use purelb_core::pool::ServiceKey;
 use purelb_core::want::AgentService;
@@ -45,8 +45,8 @@ pub enum Event {
     Lease(Change<Box<LeaseNews>>),
     /// About this node's own Node.
     Node(Change<Box<NodeNews>>),
-    /// About a ServiceGroup, in the form that is in force; `None` if no form of it is.
-    Group(Change<(Key, Option<Box<Group>>)>),
+    /// About a ServiceGroup, in the forms it may be used in.
+    Group(Change<(Key, Box<Forms>)>),
     /// About an LBNodeAgent.
     Agent(Change<Box<LBNodeAgent>>),
     /// About a BGPConfiguration.
@@ -184,10 +184,10 @@ fn configuration_news(object: &BgpObject) -> ConfigurationNews {
     ConfigurationNews { key: (namespace, name), uid, created, leaving, configuration }
 }
 
-fn group_news(read: &GroupObject) -> (Key, Option<Box<Group>>) {
+fn group_news(read: &GroupObject) -> (Key, Box<Forms>) {
     let metadata = &read.object.metadata;
     let key = (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default());
-    (key, read::group_in_force(read).0.value.map(Box::new))
+    (key, Box::new(read::group_forms(read, read::kept_form(read)).forms))
 }
 
 /// A change about nothing is no change.

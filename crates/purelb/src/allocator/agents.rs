@@ -197,8 +197,11 @@ impl Agents {
         let ready = |key: &&Key| self.ledger.is_free(key, at);
         let keys: Vec<Key> = self.objects.iter().map(|(key, _)| key).filter(ready).cloned().collect();
         let jobs: Vec<_> = keys.iter().filter_map(|key| Some((key, self.status(key, nodes, now)?))).collect();
-        jobs.iter().for_each(|(key, _)| self.ledger.sent(key));
-        jobs.into_iter().map(|(_, job)| job).collect()
+        let news = |(key, job): (&Key, Job)| {
+            let Job::PatchAgent { patch, .. } = &job else { return None };
+            self.ledger.send(key, patch).then_some(job)
+        };
+        jobs.into_iter().filter_map(news).collect()
     }
 
     fn status(&self, key: &Key, nodes: &Known<String, NodeView>, now: Timestamp) -> Option<Job> {
@@ -223,7 +226,7 @@ impl Agents {
         let key = (namespace.to_owned(), name.to_owned());
         match outcome {
             StatusOutcome::Is(object) => {
-                self.ledger.written(&key);
+                self.ledger.written(&key, object.status.as_ref());
                 if self.objects.at(&key).is_some_and(|known| newer(version(&object), version(known))) {
                     self.objects.put(key, *object);
                 }

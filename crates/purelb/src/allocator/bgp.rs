@@ -67,8 +67,11 @@ impl Configurations {
         let free = self.objects.iter().filter(|(key, _)| self.ledger.is_free(key, at));
         let jobs: Vec<_> =
             free.filter_map(|(key, object)| Some((key.clone(), job(object, ignored.get(key), now)?))).collect();
-        jobs.iter().for_each(|(key, _)| self.ledger.sent(key));
-        jobs.into_iter().map(|(_, job)| job).collect()
+        let news = |(key, job): (Key, Job)| {
+            let (Job::PatchBgp { patch, .. } | Job::ReleaseBgp { patch, .. }) = &job else { return None };
+            self.ledger.send(&key, patch).then_some(job)
+        };
+        jobs.into_iter().filter_map(news).collect()
     }
 
     /// The objects that do not count, and why.
@@ -83,7 +86,7 @@ impl Configurations {
     pub fn written(&mut self, key: &Key, outcome: StatusOutcome<BgpObject>, at: Instant) {
         match outcome {
             StatusOutcome::Is(object) => {
-                self.ledger.written(key);
+                self.ledger.written(key, object.object.status.as_ref());
                 if self.objects.at(key).is_some_and(|known| newer(version(&object), version(known))) {
                     self.objects.put(key.clone(), *object);
                 }

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use purelb_api::read::{self, GroupObject, Reading};
+use purelb_api::last_valid::LastValid;
+use purelb_api::read::{self, GroupObject, GroupReading};
 use purelb_api::{ServiceGroup, write};
 use purelb_core::alloc::{Notice, Severity};
 use purelb_core::book::Book;
-use purelb_core::group::{Group, Placement, clashes};
+use purelb_core::group::{Forms, Group, Placement, settle};
 use purelb_core::reason::{Problem, Reason};
-use purelb_core::report::{Census, GroupReport, Stock, Verdict, report, report_refused};
+use purelb_core::report::{Census, Finding, GroupReport, Stock, Verdict, report, report_refused};
 use purelb_core::service::ServiceView;
 use tokio::time::Instant;
 
@@ -24,8 +25,11 @@ use crate::cluster::watch::Change;
 #[derive(Debug)]
 struct Entry {
     read: GroupObject,
-    reading: Reading<Group>,
-    from_last_valid: bool,
+    /// The form it had when it was last in use with nothing wrong: from its status, or as this leader remembers it.
+    kept: Option<LastValid>,
+    reading: GroupReading,
+    /// Whether it is in use as it is written now, with nothing wrong.
+    in_use: bool,
 }
 
 /// All ServiceGroups of the cluster.
@@ -35,8 +39,12 @@ pub struct Groups {
     usable: Vec<Group>,
     /// Why a group is not in use, for those that cannot be used.
     refused: BTreeMap<Key, Problem>,
+    /// Why an earlier form of a group is in use beside the others, and not the one written now.
+    put_off: BTreeMap<Key, Problem>,
     out_of_scope: BTreeSet<Key>,
     ledger: Ledger,
+    /// What each group was last told, by which of the objects that ever had this name it is.
+    told: BTreeMap<Key, (Option<String>, Notice)>,
 }
 
 impl Groups {
@@ -47,8 +55,10 @@ impl Groups {
             entries: Known::default(),
             usable: Vec::new(),
             refused: BTreeMap::new(),
+            put_off: BTreeMap::new(),
             out_of_scope: BTreeSet::new(),
             ledger: Ledger::default(),
+            told: BTreeMap::new(),
         }
     }
 
@@ -61,7 +71,11 @@ impl Groups {
             self.entries.confirm(&key(&read.object));
             return false;
         }
-        let change = change.map(|read| (key(&read.object), Entry::new(*read)));
+        let change = change.map(|read| {
+            let key = key(&read.object);
+            let before = self.entries.at(&key);
+            (key, Entry::new(*read, before))
+        });
         let changed = !self.entries.take(change).is_empty();
         if changed {
             self.ledger.touched();
@@ -92,19 +106,27 @@ impl Groups {
     /// Finds out anew which groups count; whether the answer is another than before.
     pub fn refresh(&mut self) -> bool {
         self.out_of_scope = self.out_of_scope();
-        let in_scope = |entry: &&Entry| !self.out_of_scope.contains(&key(&entry.read.object));
-        let candidates: Vec<Group> =
-            self.entries.values().filter(in_scope).filter_map(|entry| entry.reading.value.clone()).collect();
-        let clashes = clashes(&candidates);
-        let mut refused: BTreeMap<Key, Problem> = BTreeMap::new();
-        for clash in &clashes {
-            refused.insert(group_key(&candidates[clash.refused]), clash.problem.clone());
+        let in_scope: Vec<Key> =
+            self.entries.iter().map(|(key, _)| key).filter(|key| !self.out_of_scope.contains(*key)).cloned().collect();
+        let forms: Vec<Forms> =
+            in_scope.iter().filter_map(|key| Some(self.entries.at(key)?.reading.forms.clone())).collect();
+        let (mut usable, mut refused, mut put_off) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        for ((key, forms), standing) in in_scope.into_iter().zip(&forms).zip(settle(&forms)) {
+            let Some(entry) = self.entries.at_mut(&key) else { continue };
+            entry.used_as(standing.group);
+            match (standing.group, standing.clash) {
+                (Some(group), clash) => {
+                    usable.push(group.clone());
+                    put_off.extend(clash.map(|problem| (key, problem)));
+                }
+                (None, clash) => drop(refused.insert(key, clash.unwrap_or_else(|| entry.first_problem()))),
+            }
         }
-        let unusable = self.entries.values().filter(in_scope).filter(|entry| entry.reading.value.is_none());
-        refused.extend(unusable.map(|entry| (key(&entry.read.object), entry.first_problem())));
-        let usable: Vec<_> = candidates.into_iter().filter(|group| !refused.contains_key(&group_key(group))).collect();
-        let changed = usable != self.usable || refused != self.refused;
-        (self.usable, self.refused) = (usable, refused);
+        for key in &self.out_of_scope {
+            self.entries.at_mut(key).into_iter().for_each(|entry| entry.used_as(None));
+        }
+        let changed = usable != self.usable || refused != self.refused || put_off != self.put_off;
+        (self.usable, self.refused, self.put_off) = (usable, refused, put_off);
         if changed {
             self.ledger.touched();
         }
@@ -145,6 +167,8 @@ impl Groups {
         let census = Census::take(book, services);
         let keys = self.entries.iter().map(|(key, _)| key).filter(|key| self.ledger.is_free(key, at));
         let keys: Vec<Key> = keys.cloned().collect();
+        self.ledger.retain(|key| self.entries.at(key).is_some());
+        self.told.retain(|key, _| self.entries.at(key).is_some());
         let mut jobs = Vec::new();
         for key in keys {
             let report =
@@ -158,12 +182,14 @@ impl Groups {
         let entry = self.entries.at(key)?;
         let object = &entry.read.object;
         let previous = object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
-        let last_valid = read::last_valid(&entry.read);
-        let wanted = write::group_status(report, &previous, object.metadata.generation, last_valid, now);
+        let wanted = write::group_status(report, &previous, object.metadata.generation, entry.kept.clone(), now);
         let patch = write::group_patch(object, &wanted)?;
         let notices = self.notices(key, entry, report);
         let group = Box::new(object.metadata.clone());
-        self.ledger.sent(key);
+        if !self.ledger.send(key, &patch) {
+            return None;
+        }
+        self.told.extend(notices.last().map(|told| (key.clone(), (group.uid.clone(), told.clone()))));
         Some(Job::PatchGroup { group, patch, notices })
     }
 
@@ -177,17 +203,16 @@ impl Groups {
     ) -> Option<GroupReport> {
         if self.out_of_scope.contains(key) {
             let problem = Problem::new("metadata.namespace", self.scope_reason(key));
-            return Some(report_refused(&key.1, entry.reading.value.as_ref(), book, &problem, census));
+            return Some(report_refused(&key.1, entry.reading.forms.best(), book, &problem, census));
         }
         if let Some(problem) = self.refused.get(key) {
-            return Some(report_refused(&key.1, entry.reading.value.as_ref(), book, problem, census));
+            return Some(report_refused(&key.1, entry.reading.forms.best(), book, problem, census));
         }
         let slot = book.slot(&key.1).ok()?;
-        let verdict = Verdict {
-            problems: &entry.reading.problems,
-            warnings: &entry.reading.warnings,
-            from_last_valid: entry.from_last_valid,
-        };
+        let GroupReading { forms, problems, warnings } = &entry.reading;
+        let problems: Vec<Problem> = problems.iter().chain(self.put_off.get(key)).cloned().collect();
+        let from_last_valid = !entry.in_use && forms.earlier.as_ref() == Some(&slot.group);
+        let verdict = Verdict { problems: &problems, warnings, from_last_valid };
         Some(report(slot, book, &verdict, census, stock))
     }
 
@@ -200,38 +225,51 @@ impl Groups {
         }
     }
 
-    /// Told only when the verdict is another than the status shows.
+    /// Told only when the verdict is another than the status shows, or than was told before if the status cannot show it.
     fn notices(&self, key: &Key, entry: &Entry, report: &GroupReport) -> Vec<Notice> {
         let Some(valid) = report.findings.first() else { return Vec::new() };
-        let shown = entry.read.object.status.iter().flat_map(|status| &status.conditions);
-        let shown = shown.into_iter().find(|condition| condition.type_ == valid.aspect.name());
+        let object = &entry.read.object;
+        let mut shown = object.status.iter().flat_map(|status| &status.conditions);
+        let shown = shown.find(|condition| condition.type_ == valid.aspect.name());
         if shown.is_some_and(|shown| shown.reason == valid.reason && shown.message == valid.sentence) {
             return Vec::new();
         }
-        let notice = |severity, reason, message| vec![Notice { severity, reason, message }];
+        let notice = self.verdict(key, valid);
+        let told = self.told.get(key).is_some_and(|(uid, told)| *uid == object.metadata.uid && *told == notice);
+        if told { Vec::new() } else { vec![notice] }
+    }
+
+    fn verdict(&self, key: &Key, valid: &Finding) -> Notice {
+        let warning = |reason, message| Notice { severity: Severity::Warning, reason, message };
         if self.out_of_scope.contains(key) {
-            return notice(Severity::Warning, "ServiceGroupOutOfScope", valid.sentence.clone());
+            return warning("ServiceGroupOutOfScope", valid.sentence.clone());
         }
-        match (self.refused.get(key), entry.reading.problems.first()) {
-            (
-                Some(Problem {
-                    reason: reason @ (Reason::GroupDuplicate { .. } | Reason::GroupsOverlap { .. }), ..
-                }),
-                _,
-            ) => notice(Severity::Warning, "ParseFailed", reason.to_string()),
-            (None, None) => notice(Severity::Normal, "Parsed", "ServiceGroup parsed successfully".to_owned()),
-            _ => notice(Severity::Warning, "ParseFailed", format!("Failed to parse: {}", valid.sentence)),
+        match self.refused.get(key).or_else(|| self.put_off.get(key)).map(|problem| &problem.reason) {
+            Some(reason @ (Reason::GroupDuplicate { .. } | Reason::GroupsOverlap { .. })) => {
+                warning("ParseFailed", reason.to_string())
+            }
+            _ if valid.holds == Some(true) => {
+                let message = "ServiceGroup parsed successfully".to_owned();
+                Notice { severity: Severity::Normal, reason: "Parsed", message }
+            }
+            _ => warning("ParseFailed", format!("Failed to parse: {}", valid.sentence)),
         }
     }
 
     /// A status was written, or could not be.
     pub fn written(&mut self, namespace: &str, name: &str, outcome: GroupOutcome, at: Instant) {
         let key = (namespace.to_owned(), name.to_owned());
+        if !matches!(outcome, GroupOutcome::Is(_)) {
+            // Events follow a write; without it, nothing was told.
+            self.told.remove(&key);
+        }
         match outcome {
             GroupOutcome::Is(read) => {
-                self.ledger.written(&key);
-                if self.entries.at(&key).is_some_and(|known| newer(version(&read), version(&known.read))) {
-                    self.entries.put(key, Entry::new(*read));
+                self.ledger.written(&key, read.object.status.as_ref());
+                let Some(known) = self.entries.at(&key) else { return };
+                if newer(version(&read), version(&known.read)) {
+                    let entry = Entry::new(*read, Some(known));
+                    self.entries.put(key, entry);
                 }
             }
             // Once, the newer object is on its way; again and again, somebody writes as fast as we do.
@@ -246,16 +284,34 @@ impl Groups {
 }
 
 impl Entry {
-    fn new(read: GroupObject) -> Self {
-        let (reading, from_last_valid) = read::group_in_force(&read);
-        Self { read, reading, from_last_valid }
+    fn new(read: GroupObject, before: Option<&Entry>) -> Self {
+        let before = before.filter(|before| before.read.object.metadata.uid == read.object.metadata.uid);
+        let remembered = before.and_then(|before| before.kept.clone());
+        let kept = read::kept_form(&read)
+            .cloned()
+            .into_iter()
+            .chain(remembered)
+            .reduce(|kept, remembered| if remembered.generation > kept.generation { remembered } else { kept });
+        let reading = read::group_forms(&read, kept.as_ref());
+        let in_use = before.is_some_and(|before| before.in_use && before.read.object.spec == read.object.spec);
+        Self { read, kept, reading, in_use }
+    }
+
+    /// The group is in use in this form. One that is so as it is written now, with nothing wrong, is the next to keep.
+    fn used_as(&mut self, form: Option<&Group>) {
+        let forms = &mut self.reading.forms;
+        self.in_use = forms.sound && form.is_some() && form == forms.written.as_ref();
+        if self.in_use {
+            forms.earlier = forms.written.clone();
+            self.kept = read::written_form(&self.read);
+        }
     }
 
     /// Whether the group counts in every namespace; what cannot be read may still say so.
     fn is_automatic(&self) -> bool {
         let spec = &self.read.object.spec;
         let stated = spec.placement.is_some() && spec.remote.is_none() && spec.external.is_none();
-        self.reading.value.as_ref().map_or(stated, |group| group.placement == Placement::Auto)
+        self.reading.forms.best().map_or(stated, |group| group.placement == Placement::Auto)
     }
 
     /// What the group is, in the words of its spec.
@@ -280,10 +336,6 @@ impl Entry {
 fn key(object: &ServiceGroup) -> Key {
     let metadata = &object.metadata;
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-}
-
-fn group_key(group: &Group) -> Key {
-    (group.namespace.clone(), group.name.clone())
 }
 
 fn version(read: &GroupObject) -> &str {

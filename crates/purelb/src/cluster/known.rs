@@ -74,6 +74,11 @@ impl<K: Ord + Clone, V> Known<K, V> {
         self.objects.get(key)
     }
 
+    /// One object, to be changed.
+    pub fn at_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.objects.get_mut(key)
+    }
+
     /// Replaces or adds one object that was learned of otherwise.
     pub fn put(&mut self, key: K, object: V) {
         self.objects.insert(key, object);

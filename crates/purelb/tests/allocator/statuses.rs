@@ -1,11 +1,17 @@
 //! What `kubectl get sg` shows.
 
+use std::time::Duration;
+
 use anyhow::Result;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
 use kube::api::{Patch, PatchParams};
 use purelb_api::ServiceGroupStatus;
+use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, HOME};
+use crate::cluster::{Cluster, HOME, ips};
+use crate::line::Line;
 
 async fn status(
     cluster: &Cluster,
@@ -60,6 +66,132 @@ async fn b37_a_broken_edit_leaves_the_last_valid_form_in_force_also_after_a_rest
     cluster.service("later", json!({})).await?;
     cluster.has("later", &["10.0.0.9"]).await?;
     successor.stop().await
+}
+
+/// Edits a group's pools, as a user would.
+async fn edit(cluster: &Cluster, name: &str, pool: &str) -> Result<()> {
+    let spec = json!({"spec": {"local": {"v4pools": [{"pool": pool, "subnet": "10.0.0.0/8"}]}}});
+    cluster.groups().patch(name, &PatchParams::default(), &Patch::Merge(&spec)).await?;
+    Ok(())
+}
+
+#[rstest]
+#[case::edited_group_sorts_first("aaa", "bbb")]
+#[case::edited_group_sorts_last("bbb", "aaa")]
+#[tokio::test]
+async fn b37_an_edit_that_clashes_with_another_group_costs_neither_its_pool_also_after_a_restart(
+    #[case] edited: &str,
+    #[case] other: &str,
+) -> Result<()> {
+    let cluster = Cluster::new().await?;
+    cluster.local(edited, "10.1.0.8/30").await?;
+    cluster.local(other, "10.2.0.8/30").await?;
+    let allocator = cluster.allocator();
+    for name in [edited, other] {
+        status(&cluster, name, |status| status.last_valid.is_some()).await?;
+    }
+    edit(&cluster, edited, "10.2.0.0/24").await?;
+    let told = status(&cluster, edited, |status| condition(status, "Valid")[0] == "False").await?;
+    assert_eq!(condition(&told, "Valid")[1], "GroupsOverlap");
+    assert!(told.conditions[0].message.ends_with("the last valid form of the group is in use"), "{told:?}");
+    let kept = told.last_valid.map(|kept| kept.spec["local"]["v4pools"][0]["pool"].clone());
+    assert_eq!(kept, Some(json!("10.1.0.8/30")), "a form that clashes was never in use");
+    cluster.service("a", json!({"purelb.io/service-group": edited})).await?;
+    cluster.has("a", &["10.1.0.8"]).await?;
+    allocator.stop().await?;
+    let successor = cluster.allocator();
+    cluster.service("b", json!({"purelb.io/service-group": edited})).await?;
+    cluster.has("b", &["10.1.0.9"]).await?;
+    cluster.service("c", json!({"purelb.io/service-group": other})).await?;
+    cluster.has("c", &["10.2.0.8"]).await?;
+    successor.stop().await
+}
+
+/// Changes the CRD of ServiceGroups, as if it were of another release.
+async fn with_crd(cluster: &Cluster, change: impl Fn(&mut Value)) -> Result<()> {
+    let crds: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
+    let mut crd = serde_json::to_value(crds.get("servicegroups.purelb.io").await?)?;
+    crd["spec"]["versions"].as_array_mut().into_iter().flatten().for_each(change);
+    let versions = json!({"spec": {"versions": crd["spec"]["versions"]}});
+    crds.patch("servicegroups.purelb.io", &PatchParams::default(), &Patch::Merge(&versions)).await?;
+    Ok(())
+}
+
+#[rstest]
+#[case::broken("10.1.0.9-10.1.0.8")]
+#[case::clashing("10.2.0.0/24")]
+#[tokio::test]
+async fn b37_without_a_status_to_keep_it_in_the_leader_remembers_the_last_valid_form(#[case] pool: &str) -> Result<()> {
+    let cluster = Cluster::new().await?;
+    with_crd(&cluster, |version| drop(version.as_object_mut().map(|version| version.remove("subresources")))).await?;
+    cluster.local("default", "10.1.0.8/30").await?;
+    cluster.local("other", "10.2.0.8/30").await?;
+    let allocator = cluster.allocator();
+    cluster.service("before", json!({})).await?;
+    cluster.has("before", &["10.1.0.8"]).await?;
+    edit(&cluster, "default", pool).await?;
+    // What is heard of the marker was heard after the edit.
+    cluster.local("marker", "10.3.0.8/30").await?;
+    cluster.service("marked", json!({"purelb.io/service-group": "marker"})).await?;
+    cluster.has("marked", &["10.3.0.8"]).await?;
+    cluster.service("after", json!({})).await?;
+    cluster.has("after", &["10.1.0.9"]).await?;
+    allocator.stop().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crd_that_does_not_keep_our_conditions_costs_neither_a_write_nor_an_event_at_rest() -> Result<()> {
+    let cluster = Cluster::new().await?;
+    let old = |version: &mut Value| {
+        let status = &mut version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
+        for field in ["conditions", "lastValid"] {
+            status.as_object_mut().map(|status| status.remove(field));
+        }
+    };
+    with_crd(&cluster, old).await?;
+    cluster.local("default", "10.0.0.8/30").await?;
+    let line = Line::to(&cluster.server);
+    let allocator = cluster.allocator_with(line.client(), Cluster::settings());
+    status(&cluster, "default", |status| status.available_ipv4 == Some(4)).await?;
+    let parsed = async || {
+        let events = cluster.events("default").await?;
+        anyhow::Ok(events.iter().filter(|(reason, _)| reason == "Parsed").count())
+    };
+    cluster.until("it is told of", async || Ok((parsed().await? == 1).then_some(()))).await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let asked = line.requests();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!((line.requests() - asked, parsed().await?), (0, 1), "at rest");
+    cluster.service("web", json!({})).await?;
+    status(&cluster, "default", |status| status.allocated_ipv4 == 1).await?;
+    assert_eq!(ips(&cluster.shown("web").await?), ["10.0.0.8"]);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(parsed().await?, 1, "what changes is written, and nothing told again");
+    allocator.stop().await
+}
+
+#[tokio::test]
+async fn a_netbox_group_is_not_called_parsed() -> Result<()> {
+    let cluster = Cluster::new().await?;
+    cluster.local("default", "10.0.0.8/30").await?;
+    let spec = json!({"netbox": {"url": "https://netbox.example/", "tenant": "t", "aggregation": "default"}});
+    let object = json!({"apiVersion": "purelb.io/v1", "kind": "ServiceGroup", "metadata": {"name": "boxed", "namespace": HOME}, "spec": spec});
+    let request = http::Request::post(format!("/apis/purelb.io/v1/namespaces/{HOME}/servicegroups"))
+        .header("content-type", "application/json")
+        .body(serde_json::to_vec(&object)?)?;
+    cluster.client.request::<Value>(request).await?;
+    let allocator = cluster.allocator();
+    let told = status(&cluster, "boxed", |status| condition(status, "Valid")[0] == "False").await?;
+    assert_eq!(condition(&told, "Valid")[1], "NetboxUnsupported");
+    let events = cluster.until("it is told", async || {
+        let events = cluster.events("boxed").await?;
+        Ok((!events.is_empty()).then_some(events))
+    });
+    let events = events.await?;
+    assert!(matches!(&events[..], [(reason, _)] if reason == "ParseFailed"), "{events:?}");
+    cluster.service("web", json!({})).await?;
+    cluster.has("web", &["10.0.0.8"]).await?;
+    allocator.stop().await
 }
 
 #[tokio::test]

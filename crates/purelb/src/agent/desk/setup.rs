@@ -11,7 +11,7 @@ use purelb_api::read::{self, AgentChoice, Chosen};
 use purelb_core::agent::AgentConfig;
 use purelb_core::alloc::Notice;
 use purelb_core::bgp::NodeFacts;
-use purelb_core::group::{Group, Placement, clashes};
+use purelb_core::group::{Forms, Group, Placement, settle};
 use purelb_core::reason::{Problem, Reason};
 use purelb_core::want::Setup;
 use tracing::{info, warn};
@@ -41,7 +41,7 @@ pub(super) struct Choices {
     /// How long this node's lease is good for.
     lease: Duration,
     node: Known<String, NodeNews>,
-    groups: Known<Key, Option<Box<Group>>>,
+    groups: Known<Key, Forms>,
     usable: Option<Vec<Group>>,
     agents: Known<Key, LBNodeAgent>,
     /// The object that counts.
@@ -106,13 +106,18 @@ impl Choices {
     }
 
     /// Takes a change of a ServiceGroup in; the groups that count, if they are others now.
-    pub fn take_group(&mut self, change: Change<(Key, Option<Box<Group>>)>) -> Option<Vec<Group>> {
+    pub fn take_group(&mut self, change: Change<(Key, Box<Forms>)>) -> Option<Vec<Group>> {
         let completes = matches!(change, Change::Complete);
-        let noted = self.groups.take(change);
+        let noted = self.groups.take(change.map(|(key, forms)| (key.clone(), self.remembering(&key, *forms))));
         if !self.groups.is_complete() || (noted.is_empty() && !completes) {
             return None;
         }
         let usable = self.usable();
+        for forms in self.groups.values_mut().filter(|forms| forms.sound) {
+            if forms.written.as_ref().is_some_and(|written| usable.contains(written)) {
+                forms.earlier = forms.written.clone();
+            }
+        }
         if self.usable.as_ref() == Some(&usable) {
             return None;
         }
@@ -120,20 +125,20 @@ impl Choices {
         Some(usable)
     }
 
-    /// The same groups count as at the allocator.
+    /// A group whose status keeps no earlier form, because the CRD has no place for it, is remembered as it was in use.
+    fn remembering(&self, key: &Key, forms: Forms) -> Forms {
+        let before = || self.groups.at(key).and_then(|before| before.earlier.clone());
+        Forms { earlier: forms.earlier.or_else(before), ..forms }
+    }
+
+    /// The same groups count as at the allocator, in the same form.
     fn usable(&self) -> Vec<Group> {
-        let automatic =
-            |group: &Option<Box<Group>>| group.as_ref().is_some_and(|group| group.placement == Placement::Auto);
+        let automatic = |forms: &Forms| forms.best().is_some_and(|group| group.placement == Placement::Auto);
         let outside =
-            out_of_scope(self.groups.iter().map(|(key, group)| (key, automatic(group))), &self.install_namespace);
+            out_of_scope(self.groups.iter().map(|(key, forms)| (key, automatic(forms))), &self.install_namespace);
         let inside = self.groups.iter().filter(|(key, _)| !outside.contains(*key));
-        let mut groups: Vec<Group> = inside.filter_map(|(_, group)| group.as_deref().cloned()).collect();
-        let mut refused: Vec<_> = clashes(&groups).iter().map(|clash| clash.refused).collect();
-        refused.sort_unstable_by(|a, b| b.cmp(a));
-        for refused in refused {
-            groups.remove(refused);
-        }
-        groups
+        let forms: Vec<Forms> = inside.map(|(_, forms)| forms.clone()).collect();
+        settle(&forms).into_iter().filter_map(|standing| standing.group.cloned()).collect()
     }
 
     fn own_node(&self) -> Option<&NodeNews> {
