@@ -51,6 +51,8 @@ pub struct Wish {
     pub reason: Option<Reason>,
     /// How the addresses were found.
     pub way: Way,
+    /// The group that was asked for them: named by the Service, or found for it.
+    pub group: Option<String>,
     /// What to tell the user now.
     pub notices: Vec<Notice>,
 }
@@ -114,7 +116,13 @@ fn look(scope: &Scope, book: &Book, svc: &ServiceView) -> Decision {
         return as_it_is(svc, held);
     }
     let (target, notices) = target::resolve(book, svc);
-    let asked = Asked { book, svc, claim: svc.claim(), held };
+    let group = match &target {
+        Ok(Target::Group(slot)) => Some(*slot),
+        Ok(Target::Pins(pins)) => pins.first().and_then(|pin| book.slot_of(*pin)),
+        Err(_) => None,
+    };
+    let group = group.map(|slot| slot.group.name.clone()).or_else(|| svc.asks.group.clone());
+    let asked = Asked { book, svc, claim: svc.claim(), held, group };
     match target {
         Ok(Target::Group(slot)) => match asked.of_group(slot) {
             Ok(outcome) => asked.wish(outcome, notices),
@@ -133,7 +141,7 @@ pub fn accept(
     answer: Result<Vec<IpAddr>, Reason>,
 ) -> Decision {
     let held = own_addresses(book, svc).unwrap_or_default();
-    let asked = Asked { book, svc, claim: svc.claim(), held };
+    let asked = Asked { book, svc, claim: svc.claim(), held, group: Some(request.group.clone()) };
     let outcome = match answer {
         Ok(addrs) => asked.of_external(request, &addrs),
         Err(reason) => asked.keep(reason),
@@ -147,6 +155,7 @@ struct Asked<'a> {
     svc: &'a ServiceView,
     claim: Claim,
     held: Vec<IpAddr>,
+    group: Option<String>,
 }
 
 /// What was found for a Service.
@@ -187,7 +196,8 @@ impl Asked<'_> {
             notices.splice(0..0, configuration);
             notices.extend(reason.as_ref().map(|reason| notice::refusal(self.svc, &outcome.addrs, reason)));
         }
-        Decision::Wish(Wish { addrs: outcome.addrs, brand, condition, reason, way: outcome.way, notices })
+        let (addrs, way, group) = (outcome.addrs, outcome.way, self.group.clone());
+        Decision::Wish(Wish { addrs, brand, condition, reason, way, group, notices })
     }
 
     /// What is wrong with addresses that are there nevertheless.
@@ -285,6 +295,7 @@ fn as_it_is(svc: &ServiceView, addrs: Vec<IpAddr>) -> Decision {
             condition: condition.clone(),
             reason: None,
             way: Way::Group,
+            group: None,
             notices: Vec::new(),
         }),
         _ => Decision::LeaveAlone,

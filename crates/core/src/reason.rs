@@ -300,7 +300,8 @@ pub enum Reason {
 
     /// The group serves only its own namespaces.
     #[error(
-        "namespace denied: ServiceGroup \"{group}\" serves a confined namespace and does not serve \"{namespace}\""
+        "namespace denied: ServiceGroup \"{group}\" serves a confined namespace and does not serve \"{namespace}\"; add \
+         {namespace} to its spec.namespaces, or name another group in purelb.io/service-group"
     )]
     GroupConfined {
         /// The group.
@@ -310,7 +311,10 @@ pub enum Reason {
     },
 
     /// The namespace may use only its own groups.
-    #[error("namespace denied: namespace \"{namespace}\" may only use {allowed}, not ServiceGroup \"{group}\"")]
+    #[error(
+        "namespace denied: namespace \"{namespace}\" may only use {allowed}, not ServiceGroup \"{group}\"; name one of \
+         these in purelb.io/service-group, or add {namespace} to spec.namespaces of {group}"
+    )]
     NamespaceConfined {
         /// The namespace that asked.
         namespace: String,
@@ -348,7 +352,10 @@ pub enum Reason {
     MultiPoolShared,
 
     /// No range of the group has a node that could announce its addresses.
-    #[error("no IPs allocated for service {service}: {skipped} ranges skipped (no active nodes)")]
+    #[error(
+        "no IPs allocated for service {service}: {skipped} ranges skipped (no active nodes); start the node agent on a node \
+         in one of the group's subnets, or write the subnet of your nodes in the group"
+    )]
     NoActiveSubnet {
         /// The Service that asked.
         service: String,

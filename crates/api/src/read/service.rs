@@ -48,6 +48,13 @@ pub struct ServiceRecord {
     pub(crate) own: [bool; OWN.len()],
 }
 
+impl ServiceRecord {
+    /// Whether something on the Service is PureLB's: an annotation, or the condition.
+    pub fn is_marked(&self) -> bool {
+        self.own.contains(&true) || self.view.condition.is_some()
+    }
+}
+
 /// Whether PureLB passes a Service over by its `namespace/name` alone.
 pub fn is_ignored(key: &str) -> bool {
     IGNORED.contains(&key)

@@ -49,8 +49,7 @@ pub fn touch_patch(record: &ServiceRecord, term: u64, now: Timestamp) -> Value {
 ///
 /// `None` if there is nothing of ours on it.
 pub fn released_patch(record: &ServiceRecord) -> Option<Value> {
-    let clean = !record.own.contains(&true) && record.view.condition.is_none();
-    if clean {
+    if !record.is_marked() {
         return None;
     }
     let mut status = json!({"conditions": conditions(record, None)});

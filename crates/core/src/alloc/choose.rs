@@ -178,9 +178,19 @@ impl Asked<'_> {
                 }
             }
         }
-        if addrs.is_empty() {
-            let nobody = Reason::NoActiveSubnet { service: self.svc.key.to_string(), skipped };
-            return self.keep(refused.unwrap_or(nobody));
+        let lacking = self.missing(&addrs).into_iter().find(|_| addrs.is_empty() || !self.svc.families.is_empty());
+        if let Some(family) = lacking {
+            let nobody = || match ranges.of(family) {
+                [] => slot.pool.next(family, &self.claim).err(),
+                _ => None,
+            };
+            let skipped = Reason::NoActiveSubnet { service: self.svc.key.to_string(), skipped };
+            refused = refused.or_else(nobody).or(Some(skipped));
+        }
+        if let Some(reason) =
+            refused.clone().filter(|_| addrs.is_empty() || (lacking.is_some() && !self.takes_what_it_gets()))
+        {
+            return self.keep(reason);
         }
         let reason = refused.or_else(|| self.pending(slot, &addrs));
         Outcome { addrs, reason, way: Way::MultiPool }
@@ -193,11 +203,15 @@ impl Asked<'_> {
         if self.claim.key.is_some() {
             return Some(Reason::MultiPoolShared);
         }
-        let elsewhere = self.held.iter().filter_map(|addr| self.home(*addr)).find(|name| *name != slot.group.name)?;
         if self.svc.asks.re_evaluate {
             return None;
         }
-        Some(Reason::MultiPoolSpans { first: elsewhere.to_owned(), second: slot.group.name.clone() })
+        let mut homes = self.held.iter().filter_map(|addr| Some((*addr, self.home(*addr)?)));
+        let (addr, first) = homes.next()?;
+        match homes.find(|(_, home)| *home != first) {
+            Some((_, second)) => Some(Reason::MultiPoolSpans { first: first.to_owned(), second: second.to_owned() }),
+            None => (first != slot.group.name).then(|| move_pending(slot, addr)),
+        }
     }
 
     fn multi_pool(&self, slot: &Slot) -> bool {
@@ -205,9 +219,9 @@ impl Asked<'_> {
         self.svc.asks.multi_pool.unwrap_or(group)
     }
 
-    /// The group the Service names now is not the one it has its addresses from.
+    /// The group the Service is to be served from now is not the one it has its addresses from.
     fn pending(&self, slot: &Slot, addrs: &[IpAddr]) -> Option<Reason> {
-        if self.svc.asks.re_evaluate || self.svc.asks.group.is_none() {
+        if self.svc.asks.re_evaluate {
             return None;
         }
         let elsewhere = addrs.iter().find(|addr| self.home(**addr).is_some_and(|name| name != slot.group.name))?;

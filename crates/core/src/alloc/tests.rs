@@ -300,6 +300,21 @@ fn b26_an_assigned_address_stays_when_its_group_is_edited_deleted_or_changed_by_
 }
 
 #[test]
+fn b27_a_group_or_pin_that_is_asked_for_no_longer_is_a_move_that_is_pending_too() {
+    let mut town = Town::new(&[group("default", &["1.2.3.0/31"]), group("other", &["4.5.6.0/31"])]);
+    town.put(svc("named").from("other"));
+    town.put(svc("pinned").pinned("4.5.6.1"));
+    for (name, addr) in [("test/named", "4.5.6.0"), ("test/pinned", "4.5.6.1")] {
+        let pending = town.edit(name, |svc| svc.asks = Asks::default());
+        assert_eq!((pending.text().as_str(), pending.condition.reason.as_str()), (addr, "MovePending"));
+        assert!(town.edit(name, |svc| svc.asks.re_evaluate = true).text().starts_with("1.2.3."));
+    }
+    town.put(svc("at home").pinned("4.5.6.0"));
+    let content = town.edit("test/at home", |svc| (svc.asks.addresses, svc.asks.group) = (None, Some("other".into())));
+    assert_eq!((content.text().as_str(), content.condition.reason.as_str()), ("4.5.6.0", "Assigned"), "nothing moves");
+}
+
+#[test]
 fn re_evaluate_carries_a_pending_move_out_and_never_loses_the_address_when_it_fails() {
     let mut town = Town::new(&[group("default", &["1.2.3.0/31"]), group("other", &["4.5.6.0/32"])]);
     town.put(svc("a"));

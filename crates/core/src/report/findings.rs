@@ -99,16 +99,22 @@ pub(super) fn exhausted(counts: &[Count]) -> Finding {
         let sentence = "PureLB does not know how many addresses the group has";
         return Finding::unknown(Aspect::Exhausted, "CapacityUnknown", sentence);
     }
-    Finding::new(Aspect::Exhausted, false, "AddressesAvailable", "every family of the group has free addresses")
+    let withheld: u128 = counts.iter().map(|count| count.withheld).sum();
+    let sentence = format!("every family of the group has free addresses{}", kept_back(withheld));
+    Finding::new(Aspect::Exhausted, false, "AddressesAvailable", sentence)
+}
+
+/// Addresses of ranges that nobody gets, and why.
+fn kept_back(withheld: u128) -> String {
+    match withheld {
+        0 => String::new(),
+        _ => format!(", {withheld} withheld because Nodes or their subnets need them"),
+    }
 }
 
 fn no_more(count: &Count) -> String {
     let Count { family, in_use, withheld, .. } = count;
-    let kept = if *withheld == 0 {
-        String::new()
-    } else {
-        format!(", {withheld} withheld because Nodes or their subnets need them")
-    };
+    let kept = kept_back(*withheld);
     format!(
         "no {family} address is free: {in_use} in use{kept}; add a range to the group, or delete a Service that uses it"
     )

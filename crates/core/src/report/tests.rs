@@ -183,6 +183,17 @@ fn a_group_is_exhausted_when_one_of_its_families_is() {
 }
 
 #[test]
+fn law_9_addresses_that_are_withheld_are_counted_while_there_are_others() {
+    let group = ranged(Placement::Local, &[("10.1.0.0/30", "10.1.0.0/24")]);
+    let node_addresses = [("10.1.0.1".parse().unwrap(), "n1".to_owned())].into();
+    let report = Cluster::around(group, Surroundings { node_addresses, ..Surroundings::default() }).report();
+    let available = finding(&report, Aspect::Exhausted);
+    assert_eq!((available.holds, available.reason), (Some(false), "AddressesAvailable"));
+    let sentence = "every family of the group has free addresses, 2 withheld because Nodes or their subnets need them";
+    assert_eq!(available.sentence, sentence);
+}
+
+#[test]
 fn b38_addresses_that_fell_out_of_an_edited_range_are_named_up_to_ten() {
     let mut cluster = Cluster::new(ranged(Placement::Local, &[("10.1.0.1", "10.1.0.0/24")]));
     cluster = cluster.with("inside", "edge", &["10.1.0.1"], false).with("elsewhere", "other", &["10.9.9.9"], false);

@@ -38,6 +38,7 @@ use externals::Externals;
 use pauses::Pauses;
 use record::Record;
 pub(in crate::allocator) use settle::newer;
+use sweep::Sweep;
 
 mod external;
 mod externals;
@@ -48,6 +49,7 @@ pub(super) mod pauses;
 mod record;
 mod services;
 mod settle;
+mod sweep;
 mod tidy;
 
 /// What the desk hears from outside.
@@ -70,7 +72,7 @@ pub enum News {
 /// Something to count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tally {
-    /// A Service was refused something; with the group it asked, `None` if it named none.
+    /// A Service was refused an address; with the group that was asked for it, `None` if it named none and none was found.
     Refused(Option<String>, Reason),
     /// A Service got addresses of every range of a group; partial when a range had none for it.
     MultiPool {
@@ -161,6 +163,7 @@ pub struct Desk {
     /// When Services were last written to, and how often in short succession.
     paces: BTreeMap<ServiceKey, (Instant, u32)>,
     externals: Externals,
+    sweep: Sweep,
     /// Who is on record as a holder of external addresses.
     record: Record,
     /// Whether groups, or what surrounds them, may be others than the book says.
@@ -195,6 +198,7 @@ impl Desk {
             pauses: Pauses::default(),
             paces: BTreeMap::new(),
             externals: Externals::default(),
+            sweep: Sweep::default(),
             record: Record::new(term),
             outdated: Outdated::default(),
             tallies: Vec::new(),
@@ -237,6 +241,7 @@ impl Desk {
             Done::Counted(socket, group, result) => self.counted(&socket, &group, result.ok(), at),
             Done::Agent(namespace, name, outcome) => self.agents.written(&namespace, &name, outcome, at),
             Done::Bgp(namespace, name, outcome) => self.configurations.written(&(namespace, name), outcome, at),
+            Done::Swept(outcome) => self.swept(outcome, at),
             Done::Told => {}
             Done::Record(outcome) => self.recorded(outcome, at),
             Done::Group(namespace, name, outcome) => self.groups.written(&namespace, &name, outcome, at),
@@ -297,6 +302,7 @@ impl Desk {
         [
             self.late_until.filter(|until| *until > at && matches!(self.phase, Phase::Fencing(_))),
             self.pauses.next(at),
+            self.sweep.pauses.next(at),
             self.externals.next_wake(at),
             self.record.next_wake(at),
             self.groups.next_wake(at),
@@ -411,6 +417,7 @@ impl Desk {
 
     /// Services whose pause is over.
     fn wake(&mut self, at: Instant) {
+        self.wake_sweep(at);
         for key in self.pauses.due(at) {
             match self.busy.get(&key) {
                 Some(busy) => self.ready.push_back(busy.job.clone()),

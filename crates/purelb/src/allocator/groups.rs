@@ -111,7 +111,7 @@ impl Groups {
         let forms: Vec<Forms> =
             in_scope.iter().filter_map(|key| Some(self.entries.at(key)?.reading.forms.clone())).collect();
         let (mut usable, mut refused, mut put_off) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        for ((key, forms), standing) in in_scope.into_iter().zip(&forms).zip(settle(&forms)) {
+        for (key, standing) in in_scope.into_iter().zip(settle(&forms)) {
             let Some(entry) = self.entries.at_mut(&key) else { continue };
             entry.used_as(standing.group);
             match (standing.group, standing.clash) {

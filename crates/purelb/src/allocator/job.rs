@@ -84,6 +84,11 @@ pub enum Job {
         /// The Event.
         notice: Notice,
     },
+    /// Look through one page of the Services that are no LoadBalancers for marks of ours.
+    Sweep {
+        /// Where to go on; `None` for the first page.
+        from: Option<String>,
+    },
     /// Patch a ServiceGroup's status, then tell what is to be told about it.
     PatchGroup {
         /// The object, for its name and for Events.
@@ -173,6 +178,17 @@ pub enum RecordOutcome {
     Unsure,
 }
 
+/// How looking for marks of ours went.
+#[derive(Clone, Debug)]
+pub enum SweepOutcome {
+    /// These have marks; and where to go on, if there are more pages.
+    Found(Vec<ServiceKey>, Option<String>),
+    /// The API server has forgotten where to go on.
+    Expired,
+    /// It did not answer.
+    Failed,
+}
+
 /// A job that has come to its end.
 #[derive(Clone, Debug)]
 pub enum Done {
@@ -188,6 +204,8 @@ pub enum Done {
     Agent(String, String, StatusOutcome<LBNodeAgent>),
     /// A BGPConfiguration was written, or not.
     Bgp(String, String, StatusOutcome<BgpObject>),
+    /// A page of the Services that are no LoadBalancers was looked through, or not.
+    Swept(SweepOutcome),
     /// Something was told.
     Told,
     /// A group's status was written, or why not.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
-use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Error, Resource};
 use purelb_api::holders::{Holders, RECORD};
 use purelb_api::read::{self, GroupObject, ServiceObject};
@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
-use super::job::{Done, GroupOutcome, Job, NoAddress, Outcome, RecordOutcome, Release, StatusOutcome};
+use super::job::{Done, GroupOutcome, Job, NoAddress, Outcome, RecordOutcome, Release, StatusOutcome, SweepOutcome};
 use super::metrics::Metrics;
 use crate::cluster::leader::Leadership;
 use crate::cluster::recorder::Recorder;
@@ -31,6 +31,9 @@ use crate::cluster::recorder::Recorder;
 /// How long a call to the API server may take. Shorter than the margin of the lease: a write sent in the last moment of a
 /// leadership has arrived or failed before the next leader starts.
 const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How many Services that are no LoadBalancers are read at a time.
+const PAGE: u32 = 200;
 
 /// Everything a job needs.
 #[derive(Clone)]
@@ -99,6 +102,7 @@ impl Workshop {
                 self.tell(&reference("v1", "Service", &metadata(&service, uid)), vec![notice]);
                 Done::Told
             }
+            Job::Sweep { from } => Done::Swept(self.sweep(from).await),
             Job::ReadRecord => Done::Record(self.read_record().await),
             Job::WriteRecord { body, create } => Done::Record(self.write_record(term, &body, create).await),
             Job::PatchGroup { group, patch, notices } => {
@@ -143,6 +147,22 @@ impl Workshop {
             Ok(Err(error)) if is(&error, 404) => Outcome::Gone,
             Ok(Err(error)) => Outcome::Unsure(error.to_string()),
             Err(_) => Outcome::Unsure(format!("no answer within {PATIENCE:?}")),
+        }
+    }
+
+    /// One page; nothing of it is kept but the names of those with marks of ours.
+    async fn sweep(&self, from: Option<String>) -> SweepOutcome {
+        let api: Api<ServiceObject> = Api::all(self.client.clone());
+        let params = ListParams { continue_token: from, ..ListParams::default() };
+        let params = params.fields("spec.type!=LoadBalancer").limit(PAGE);
+        match timeout(PATIENCE, api.list(&params)).await {
+            Ok(Ok(page)) => {
+                let records = page.items.iter().map(read::service);
+                let marked = records.filter(read::ServiceRecord::is_marked).map(|record| record.view.key).collect();
+                SweepOutcome::Found(marked, page.metadata.continue_.filter(|token| !token.is_empty()))
+            }
+            Ok(Err(error)) if is(&error, 410) => SweepOutcome::Expired,
+            Ok(Err(_)) | Err(_) => SweepOutcome::Failed,
         }
     }
 

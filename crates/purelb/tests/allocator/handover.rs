@@ -35,6 +35,46 @@ async fn bug_11_a_successor_gives_nobody_an_address_that_is_taken() -> Result<()
 }
 
 #[tokio::test]
+async fn bug_7_who_is_retyped_while_nobody_leads_loses_our_marks_when_somebody_does() -> Result<()> {
+    let cluster = Cluster::new().await?;
+    cluster.local("default", "10.0.0.8/32").await?;
+    let first = cluster.allocator();
+    cluster.service("held", json!({})).await?;
+    cluster.has("held", &["10.0.0.8"]).await?;
+    cluster.service("waited", json!({})).await?;
+    cluster.told("waited", "Exhausted").await?;
+    first.stop().await?;
+    // More than one page of others' Services.
+    for n in 0..250 {
+        let name = format!("plain{n:03}");
+        cluster.service_with(&name, json!({"keep": "me"}), json!({"type": "ClusterIP"})).await?;
+    }
+    for name in ["held", "waited"] {
+        cluster.patch(name, json!({"spec": {"type": "ClusterIP"}})).await?;
+    }
+    let before = cluster.shown("plain000").await?;
+    let second = cluster.allocator();
+    for name in ["held", "waited"] {
+        cluster
+            .until(&format!("our marks on {name} are gone"), async || {
+                let shown = cluster.shown(name).await?;
+                let clean = shown["metadata"]["annotations"].as_object().is_none_or(serde_json::Map::is_empty);
+                Ok((clean && shown["status"]["conditions"].as_array().is_none_or(Vec::is_empty)).then_some(()))
+            })
+            .await?;
+    }
+    cluster
+        .until("the release is told", async || {
+            let told = ("AddressReleased".to_owned(), "Service is Type ClusterIP, not LoadBalancer".to_owned());
+            Ok(cluster.events("held").await?.contains(&told).then_some(()))
+        })
+        .await?;
+    assert!(cluster.events("waited").await?.iter().all(|(reason, _)| reason != "AddressReleased"), "it held nothing");
+    assert_eq!(cluster.shown("plain000").await?, before);
+    second.stop().await
+}
+
+#[tokio::test]
 async fn a_killed_leader_is_followed_and_nothing_is_given_twice() -> Result<()> {
     let cluster = Cluster::new().await?;
     cluster.local("default", "10.0.0.0/24").await?;

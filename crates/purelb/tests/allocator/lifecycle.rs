@@ -90,6 +90,24 @@ async fn bug_7_a_retyped_service_gives_its_address_back_and_loses_our_marks() ->
 }
 
 #[tokio::test]
+async fn bug_7_a_service_that_waited_in_vain_is_retyped_and_loses_its_condition() -> Result<()> {
+    let cluster = Cluster::new().await?;
+    let allocator = cluster.allocator();
+    cluster.service("web", json!({})).await?;
+    cluster.told("web", "NoGroups").await?;
+    cluster.patch("web", json!({"spec": {"type": "ClusterIP"}})).await?;
+    cluster
+        .until("our condition is gone", async || {
+            let web = cluster.shown("web").await?;
+            Ok(web["status"]["conditions"].as_array().is_none_or(Vec::is_empty).then_some(()))
+        })
+        .await?;
+    let events = cluster.events("web").await?;
+    assert!(events.iter().all(|(reason, _)| reason != "AddressReleased"), "it held nothing: {events:?}");
+    allocator.stop().await
+}
+
+#[tokio::test]
 async fn bug_15_nobody_elses_service_is_written() -> Result<()> {
     let cluster = Cluster::new().await?;
     cluster.local("default", "10.0.0.8/30").await?;

@@ -50,13 +50,22 @@ fn assigned(addrs: &[&str]) -> Wish {
         condition: Condition { assigned: true, reason: "Assigned".into(), message: "assigned from edge".into() },
         reason: None,
         way: Way::Group,
+        group: None,
         notices: vec![],
     }
 }
 
 fn waiting() -> Wish {
     let condition = Condition { assigned: false, reason: "Exhausted".into(), message: "pool exhausted".into() };
-    Wish { addrs: vec![], brand: Brand::default(), condition, reason: None, way: Way::Group, notices: vec![] }
+    Wish {
+        addrs: vec![],
+        brand: Brand::default(),
+        condition,
+        reason: None,
+        way: Way::Group,
+        group: None,
+        notices: vec![],
+    }
 }
 
 fn own(object: &Value) -> &Value {
@@ -188,7 +197,7 @@ prop_compose! {
         // Decisions know canonical addresses only.
         let addrs = addrs.into_iter().map(|addr| addr.to_canonical()).collect();
         let condition = Condition { assigned, reason: "Reason".into(), message };
-        Wish { addrs, brand, condition, reason: None, way: Way::Group, notices: vec![] }
+        Wish { addrs, brand, condition, reason: None, way: Way::Group, group: None, notices: vec![] }
     }
 }
 

@@ -21,6 +21,18 @@ fn bp_1_ranges_fill_evenly() {
 }
 
 #[test]
+fn bp_1_and_so_do_those_of_the_other_family_and_of_both() {
+    let v6 = ["2001:db8:1::1-2001:db8:1::3", "2001:db8:2::1-2001:db8:2::3"];
+    let mut town = Town::new(&[balanced(&v6)]);
+    let six = |n: usize| svc(&format!("s{n}")).families(&[Family::V6]);
+    let got: Vec<_> = (0..4).map(|n| town.put(six(n)).text()).collect();
+    assert_eq!(got, ["2001:db8:1::1", "2001:db8:2::1", "2001:db8:1::2", "2001:db8:2::2"]);
+    let mut town = Town::new(&[balanced(&["10.1.0.1-10.1.0.3", "10.2.0.1-10.2.0.3", v6[0], v6[1]])]);
+    assert_eq!(town.put(svc("a").dual()).text(), "10.1.0.1, 2001:db8:1::1");
+    assert_eq!(town.put(svc("b").dual()).text(), "10.2.0.1, 2001:db8:2::1");
+}
+
+#[test]
 fn bp_2_a_full_range_is_passed_over() {
     let mut town = Town::new(&[balanced(&["10.1.0.1/32", "10.2.0.1-10.2.0.5"])]);
     let got = fill(&mut town, 7);

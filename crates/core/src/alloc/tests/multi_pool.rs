@@ -42,6 +42,9 @@ fn mp_5_and_10_a_subnet_that_comes_alive_adds_one_address_and_nothing_else_chang
     let mut town = Town::new(&[multi(&pools)]).with_active(&BOTH);
     assert_eq!(town.put(svc("a")).text(), "10.1.0.8, 10.2.0.8");
     assert!(town.look("test/a").events().is_empty());
+    town.rebuild();
+    let again = town.look("test/a");
+    assert_eq!((again.text().as_str(), again.events()), ("10.1.0.8, 10.2.0.8", vec![]), "the same groups once more");
     let mut town = town.with_active(&["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"]);
     let grown = town.look("test/a");
     assert_eq!(grown.text(), "10.1.0.8, 10.2.0.8, 10.3.0.8");
@@ -93,13 +96,44 @@ fn mp_17_the_addresses_say_where_they_are_from_not_the_annotation() {
 fn mp_18_addresses_of_two_groups_do_not_grow() {
     let mut town =
         Town::new(&[multi(&["10.1.0.8/30", "10.2.0.8/30"]), group("other", &["10.3.0.8/30"])]).with_active(&BOTH);
-    town.put(svc("a").from("other"));
-    let spans = town.edit("test/a", |svc| svc.asks.group = None);
-    assert_eq!((spans.text().as_str(), spans.condition.reason.as_str()), ("10.3.0.8", "MultiPoolSpans"));
+    town.put(svc("a").pinned("10.1.0.8, 10.3.0.8"));
+    let spans = town.edit("test/a", |svc| svc.asks.addresses = None);
+    assert_eq!((spans.text().as_str(), spans.condition.reason.as_str()), ("10.1.0.8, 10.3.0.8", "MultiPoolSpans"));
     let told = "Incremental multi-pool allocation refused for \"test/a\": ";
     assert_eq!(spans.events(), ["AllocationFailed"]);
     assert!(spans.notices[0].message.starts_with(told), "{}", spans.notices[0].message);
     assert!(spans.notices[0].message.contains("other") && spans.notices[0].message.contains("default"));
+}
+
+#[test]
+fn b27_a_service_of_another_group_that_is_to_grow_here_is_told_that_its_move_is_pending() {
+    let mut town =
+        Town::new(&[multi(&["10.1.0.8/30", "10.2.0.8/30"]), group("other", &["10.3.0.8/30"])]).with_active(&BOTH);
+    town.put(svc("a").from("other"));
+    let pending = town.edit("test/a", |svc| svc.asks.group = None);
+    assert_eq!((pending.text().as_str(), pending.condition.reason.as_str()), ("10.3.0.8", "MovePending"));
+    assert_eq!(pending.events(), ["MovePending"]);
+    assert_eq!(town.edit("test/a", |svc| svc.asks.re_evaluate = true).text(), "10.1.0.8, 10.2.0.8");
+}
+
+#[test]
+fn b11_a_family_that_is_missing_is_told_and_who_requires_both_gets_both_or_none() {
+    let mut town = Town::new(&[multi(&["10.1.0.8/30", "10.2.0.8/30"])]).with_active(&BOTH);
+    assert_eq!(town.put(svc("strict").dual()).text(), "FamilyNotServed");
+    assert_eq!(town.put(svc("six").families(&[Family::V6])).text(), "FamilyNotServed", "no node is missing");
+    let mut prefers = svc("prefers").dual();
+    prefers.prefers_dual_stack = true;
+    let wish = town.put(prefers);
+    assert_eq!((wish.text().as_str(), wish.condition.reason.as_str()), ("10.1.0.8, 10.2.0.8", "FamilyNotServed"));
+    let single = town.put(svc("single"));
+    assert_eq!((single.text().as_str(), single.condition.reason.as_str()), ("10.1.0.9, 10.2.0.9", "Assigned"));
+    let kept = town.edit("test/single", |svc| svc.families = vec![Family::V4, Family::V6]);
+    assert_eq!((kept.text().as_str(), kept.condition.reason.as_str()), ("10.1.0.9, 10.2.0.9", "FamilyNotServed"));
+
+    let mut town = Town::new(&[multi(&["10.1.0.8/30", "fd00::8/126"])]).with_active(&["10.1.0.0/16"]);
+    let strict = town.put(svc("strict").dual());
+    assert_eq!(strict.text(), "NoActiveSubnet", "no node has the IPv6 subnet");
+    assert!(strict.condition.message.contains("start the node agent"), "{}", strict.condition.message);
 }
 
 #[test]

@@ -2,13 +2,15 @@
 //! decided.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use purelb_api::read::ServiceRecord;
 use purelb_api::write;
+use purelb_core::addr::Family;
 use purelb_core::alloc::{Decision, decide};
-use purelb_core::book::Book;
+use purelb_core::book::{Book, Slot};
 use purelb_core::pool::ServiceKey;
 use tokio::time::Instant;
 
@@ -50,6 +52,7 @@ impl Desk {
             self.unshown = true;
             self.enqueue_all();
             self.count_new_groups();
+            self.begin_sweep();
         }
     }
 
@@ -82,12 +85,18 @@ impl Desk {
         }
     }
 
-    /// Whether a Service gets more addresses as subnets come and go. An earlier leader may have seen one that is gone
-    /// now, and be about to write an address of it.
+    /// Whether a Service may have been about to get more addresses than it has: of further ranges of its group, as subnets
+    /// come and go. An earlier leader may have seen a subnet that is gone now, and the group may have been another: what it
+    /// says today about multiPool does not count.
     fn may_grow(&self, record: &ServiceRecord) -> bool {
+        let addrs = record.view.addresses();
+        let twice = |addr: &IpAddr| addrs.iter().filter(|other| Family::of(**other) == Family::of(*addr)).count() > 1;
         let from = record.view.brand.from.as_deref().and_then(|from| self.book.slot(from).ok());
-        let ranges = from.and_then(|slot| slot.group.ranges());
-        record.view.asks.multi_pool.unwrap_or(ranges.is_some_and(|ranges| ranges.multi_pool))
+        let several = |slot: &Slot| {
+            let ranges = slot.group.ranges().into_iter();
+            ranges.flat_map(|ranges| [&ranges.v4, &ranges.v6]).any(|entries| entries.len() > 1)
+        };
+        addrs.iter().any(twice) || addrs.iter().any(|addr| self.book.slot_of(*addr).or(from).is_none_or(several))
     }
 
     /// A write that changes nothing but the version.

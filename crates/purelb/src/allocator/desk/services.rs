@@ -56,7 +56,7 @@ impl Desk {
     fn forget(&mut self, key: &ServiceKey, gone: &ServiceRecord) {
         if self.leave(key) {
             self.let_go(key);
-            if gone.view.brand.ours {
+            if gone.is_marked() {
                 self.read(key);
             }
             self.review(key);

@@ -3,9 +3,11 @@
 use jiff::Timestamp;
 use purelb_api::read::ServiceRecord;
 use purelb_api::write;
+use purelb_core::addr::Family;
 use purelb_core::alloc::{Notice, Severity, Way, Wish};
 use purelb_core::pool::ServiceKey;
 use purelb_core::reason::Reason;
+use purelb_core::service::ServiceView;
 use tokio::time::Instant;
 
 use super::{Busy, Desk, Tally};
@@ -78,13 +80,15 @@ impl Desk {
         self.enqueue(key);
     }
 
-    /// What a confirmed write means for the statistics. A refusal counts once for every time the Service is told.
+    /// What a confirmed write means for the statistics. A refusal counts once for every time the Service is told, and only
+    /// if it lacks an address for it.
     fn count(&mut self, key: &ServiceKey, busy: &Busy) {
         let (Some(wish), Some(record)) = (&busy.wish, self.services.at(key)) else { return };
         if let Some(reason) = &wish.reason
             && wish.notices.iter().any(|notice| notice.severity == Severity::Warning)
+            && lacks_an_address(&record.view, wish, reason)
         {
-            self.tallies.push(Tally::Refused(record.view.asks.group.clone(), reason.clone()));
+            self.tallies.push(Tally::Refused(wish.group.clone(), reason.clone()));
         }
         let grown = wish.addrs.iter().any(|addr| !busy.shown.0.contains(addr));
         if let Some(group) = wish.brand.from.clone().filter(|_| grown) {
@@ -134,11 +138,21 @@ impl Desk {
         if let Some(patch) = write::released_patch(record).filter(|_| !stripped) {
             let message = format!("Service is Type {kind}, not LoadBalancer");
             let notice = Notice { severity: Severity::Normal, reason: "AddressReleased", message };
-            let job = Job::Patch { service: key.clone(), patch, notices: vec![notice] };
+            // Who only waited for an address has none to give back.
+            let notices = if record.view.brand.ours { vec![notice] } else { Vec::new() };
+            let job = Job::Patch { service: key.clone(), patch, notices };
             self.ready.push_back(job.clone());
             self.busy.insert(key.clone(), Busy::with(job));
         }
     }
+}
+
+/// Whether a Service is without an address that it asked for, be it one of many.
+fn lacks_an_address(svc: &ServiceView, wish: &Wish, reason: &Reason) -> bool {
+    let has = |family: &Family| wish.addrs.iter().any(|addr| Family::of(*addr) == *family);
+    let growth = wish.way == Way::MultiPool
+        || matches!(reason, Reason::MultiPoolAndBalancePools | Reason::MultiPoolShared | Reason::MultiPoolSpans { .. });
+    wish.addrs.is_empty() || growth || !svc.families.iter().all(has)
 }
 
 fn allocation(group: String, wish: &Wish) -> Option<Tally> {

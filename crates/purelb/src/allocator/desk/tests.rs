@@ -9,7 +9,7 @@ use purelb_core::alloc::Notice;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::allocator::job::Outcome;
+use crate::allocator::job::{Outcome, SweepOutcome};
 
 mod chaos;
 mod external;
@@ -187,9 +187,19 @@ impl Town {
         loop {
             match self.desk.next_job(self.now(), self.at)? {
                 Job::Tell { service: (service, _), notice } => self.told.push((service, notice)),
+                Job::Sweep { .. } => self.sweep(),
                 job => return Some(job),
             }
         }
+    }
+
+    /// All on one page.
+    fn sweep(&mut self) {
+        let others = self.api.services.iter().filter(|(_, object)| object["spec"]["type"] != "LoadBalancer");
+        let marked =
+            others.filter(|(_, object)| record(object).is_marked()).map(|(name, _)| format!("test/{name}").into());
+        let outcome = SweepOutcome::Found(marked.collect(), None);
+        self.desk.done(Done::Swept(outcome), self.now(), self.at);
     }
 
     fn jobs(&mut self) -> Vec<Job> {

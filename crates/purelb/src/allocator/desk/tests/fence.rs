@@ -53,6 +53,40 @@ fn a_write_of_the_last_leader_that_arrives_late_meets_the_fence() {
     assert!(matches!(town.carry_out(&late), Outcome::Conflict), "10.0.0.8 would have two holders");
 }
 
+/// Two ranges, each in the subnet of some nodes.
+fn two_ranges(version: u64, multi_pool: bool) -> GroupObject {
+    let pools = [
+        json!({"pool": "10.0.0.8/32", "subnet": "10.0.0.0/24"}),
+        json!({"pool": "10.0.1.8/31", "subnet": "10.0.1.0/24"}),
+    ];
+    group("default", version, json!({"local": {"v4pools": pools, "multiPool": multi_pool}}), json!(null))
+}
+
+fn alive(subnets: &[&str]) -> News {
+    let subnets = subnets.iter().map(|subnet| subnet.parse().unwrap()).collect();
+    let renewed = Some((Timestamp::UNIX_EPOCH, Duration::from_secs(3600)));
+    News::Lease(Change::Here(Some(AgentLease { node: "n1".to_owned(), subnets, renewed })))
+}
+
+#[rstest]
+#[case::switched_off(vec![two_ranges(2, false)])]
+#[case::deleted(vec![group("other", 1, local("10.0.1.8/31"), json!(null))])]
+fn an_address_of_a_further_range_that_is_under_way_meets_the_fence_whatever_became_of_the_group(
+    #[case] groups: Vec<GroupObject>,
+) {
+    let mut last = Town::new(vec![two_ranges(1, true)], Api::default());
+    last.hear(alive(&["10.0.0.0/24"]));
+    last.create("a");
+    last.settle();
+    assert_eq!(last.api.addresses("a"), addrs(&["10.0.0.8"]));
+    last.hear(alive(&["10.0.0.0/24", "10.0.1.0/24"]));
+    let late = last.job().unwrap();
+    assert_eq!(given(&late), Some(vec!["10.0.0.8", "10.0.1.8"]));
+    let mut town = last.succeeded(groups);
+    town.settle();
+    assert!(matches!(town.carry_out(&late), Outcome::Conflict), "somebody else may get 10.0.1.8 now");
+}
+
 #[test]
 fn a_touch_that_conflicts_is_read_and_touched_again() {
     let mut api = Api::default();
@@ -116,6 +150,33 @@ fn who_can_never_be_touched_keeps_others_waiting_once_and_not_for_good(#[case] t
     town.create("b");
     town.settle();
     assert_eq!(town.api.addresses("b").len(), 1, "nobody else waits any longer");
+}
+
+#[test]
+fn ten_thousand_services_at_start_cost_one_touch_and_one_write_for_each_that_waits() {
+    const HALF: usize = 5000;
+    let names = |prefix: &'static str| (0..HALF).map(move |n| format!("{prefix}{n:04}"));
+    let large = || vec![group("default", 1, local("10.0.64.0/18"), json!(null))];
+    let mut last = Town::new(large(), Api::default());
+    for name in names("served") {
+        last.create(&name);
+    }
+    last.settle();
+    let mut api = last.api;
+    names("waits").for_each(|name| api.create(&name, json!({})));
+    let mut town = Town::new(large(), api);
+    let mut writes: BTreeMap<String, Vec<bool>> = BTreeMap::new();
+    while let Some(job) = town.job() {
+        let Job::Patch { service, .. } = &job else { panic!("{job:?}") };
+        writes.entry(name(service).to_owned()).or_default().push(given(&job).is_some());
+        let outcome = town.carry_out(&job);
+        town.done(&job, outcome);
+    }
+    assert_eq!(writes.keys().cloned().collect::<Vec<_>>(), names("waits").collect::<Vec<_>>(), "nobody else");
+    assert!(writes.values().all(|writes| *writes == [false, true]), "a touch and a write");
+    let all = town.api.balancers();
+    let addresses: BTreeSet<IpAddr> = all.iter().flat_map(|record| record.view.addresses()).collect();
+    assert_eq!((all.len(), addresses.len()), (2 * HALF, 2 * HALF), "no address twice");
 }
 
 #[test]

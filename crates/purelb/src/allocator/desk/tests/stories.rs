@@ -316,12 +316,30 @@ fn a_list_that_does_not_name_a_service_is_not_believed_before_the_api_server_is_
 #[test]
 fn b32_a_refusal_counts_once_however_often_it_is_looked_at() {
     let mut town = Town::served("10.0.0.8/32", &["a", "b"]);
-    assert!(matches!(&town.desk.take_tallies()[..], [Tally::Refused(None, Reason::Exhausted { .. })]));
+    let counted = town.desk.take_tallies();
+    let [Tally::Refused(Some(pool), Reason::Exhausted { .. })] = &counted[..] else { panic!("{counted:?}") };
+    assert_eq!(pool, "default", "the pool that has none, though nobody named it");
     for _ in 0..3 {
         town.tell("b");
         town.settle();
     }
     assert_eq!(town.desk.take_tallies(), []);
+}
+
+#[test]
+fn b32_only_a_missing_address_is_a_refusal() {
+    let mut town = Town::served("10.0.0.8/31", &["a"]);
+    town.hear(News::Group(Change::Here(Box::new(group("other", 2, local("10.0.1.8/31"), json!(null))))));
+    town.api.edit("a", json!({"metadata": {"annotations": {"purelb.io/service-group": "other"}}}));
+    town.tell("a");
+    town.settle();
+    assert_eq!(town.api.record("a").view.condition.unwrap().reason, "MovePending");
+    assert_eq!(town.desk.take_tallies(), [], "it has all that it asked for");
+    town.api.create("b", json!({"purelb.io/service-group": "none"}));
+    town.tell("b");
+    town.settle();
+    let counted = town.desk.take_tallies();
+    assert!(matches!(&counted[..], [Tally::Refused(Some(pool), _)] if pool == "none"), "{counted:?}");
 }
 
 #[test]
