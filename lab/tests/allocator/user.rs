@@ -34,6 +34,10 @@ enum Kind {
     Tight,
     /// On an address that others want too.
     Pinned,
+    /// With an address of every range of a group.
+    Everywhere,
+    /// In a group that fills its ranges evenly.
+    Even,
 }
 
 /// Who creates, edits and deletes Services.
@@ -64,7 +68,16 @@ impl User {
         if self.services.contains_key(&name) {
             return Vec::new();
         }
-        let kind = *dice.pick(&[Kind::Roomy, Kind::Roomy, Kind::Roomy, Kind::Tight, Kind::Tight, Kind::Pinned]);
+        let kind = *dice.pick(&[
+            Kind::Roomy,
+            Kind::Roomy,
+            Kind::Roomy,
+            Kind::Tight,
+            Kind::Tight,
+            Kind::Pinned,
+            Kind::Everywhere,
+            Kind::Even,
+        ]);
         self.services.insert(name.clone(), kind);
         vec![(Method::POST, String::new(), service(&name, kind, dice))]
     }
@@ -84,7 +97,7 @@ impl User {
 
     fn edit(&mut self, dice: &mut Dice) -> Vec<Request> {
         let (name, kind) = self.any(dice);
-        let edits = if kind == Kind::Roomy { 9 } else { 4 };
+        let edits = if kind == Kind::Roomy { 10 } else { 4 };
         let patch = match dice.roll(edits) {
             0 => json!({"spec": {"ports": [port(dice)]}}),
             1 => json!({"spec": {"type": "ClusterIP"}}),
@@ -94,7 +107,8 @@ impl User {
             4 => json!({"spec": {"ipFamilyPolicy": "SingleStack"}}),
             5 => json!({"spec": {"ipFamilyPolicy": "RequireDualStack"}}),
             6 => annotated(json!({"purelb.io/allow-shared-ip": key(dice)})),
-            7 => annotated(json!({"purelb.io/service-group": dice.pick(&["wide", "other"])})),
+            7 => json!({"spec": {"ipFamilyPolicy": "PreferDualStack"}}),
+            8 => annotated(json!({"purelb.io/service-group": dice.pick(&["wide", "other"])})),
             _ => annotated(json!({
                 "purelb.io/service-group": dice.pick(&["wide", "other"]),
                 "purelb.io/re-evaluate": "true",
@@ -118,10 +132,12 @@ fn service(name: &str, kind: Kind, dice: &mut Dice) -> Value {
     let (annotations, policy) = match kind {
         Kind::Roomy => (
             json!({"purelb.io/service-group": dice.pick(&["wide", "other"]), "purelb.io/allow-shared-ip": key(dice)}),
-            *dice.pick(&["SingleStack", "RequireDualStack"]),
+            *dice.pick(&["SingleStack", "RequireDualStack", "PreferDualStack"]),
         ),
         Kind::Tight => (json!({"purelb.io/service-group": "tight"}), "SingleStack"),
         Kind::Pinned => (json!({"purelb.io/addresses": format!("10.4.0.{}", 8 + dice.roll(4))}), "SingleStack"),
+        Kind::Everywhere => (json!({"purelb.io/service-group": "many"}), "SingleStack"),
+        Kind::Even => (json!({"purelb.io/service-group": "even"}), "SingleStack"),
     };
     let given = annotations.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     let annotations: serde_json::Map<_, _> = given.map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -148,10 +164,24 @@ fn port(dice: &mut Dice) -> Value {
 }
 
 /// The groups, each with the forms an operator gives it; the first is the one it ends with.
-pub const GROUPS: [&str; 4] = ["wide", "other", "tight", "named"];
+pub const GROUPS: [&str; 6] = ["wide", "other", "tight", "named", "many", "even"];
+
+/// A group with two ranges, which takes from both: complete, without taking from both, or broken.
+fn of_two_ranges(flag: &str, octets: [&str; 2], form: u64) -> Value {
+    let ranges = [format!("10.{}.1.0-10.{0}.8.255", octets[0]), format!("10.{}.1.0-10.{0}.8.255", octets[1])];
+    let broken = format!("10.{}.8.255-10.{0}.1.0", octets[1]);
+    let pools = [&ranges[0], if form >= 2 { &broken } else { &ranges[1] }];
+    let pools = pools.map(|pool| json!({"pool": pool, "subnet": "10.0.0.0/8"}));
+    json!({"remote": {"v4pools": pools, flag: form == 0}})
+}
 
 /// The form of a group: complete, shrunk or broken.
 pub fn form(group: &str, form: u64) -> Value {
+    match group {
+        "many" => return of_two_ranges("multiPool", ["5", "6"], form),
+        "even" => return of_two_ranges("balancePools", ["7", "8"], form),
+        _ => {}
+    }
     let range =
         |full: &str, shrunk: &str, broken: &str| [full, shrunk, broken][usize::from(form.min(2) as u8)].to_owned();
     let (v4, v6) = match group {

@@ -36,6 +36,8 @@ mod tests {
         assert_eq!(ignored(&[("home", false), ("other", false)]), ["1"]);
         assert_eq!(ignored(&[("other", false), ("third", false)]), [""; 0]);
         assert_eq!(ignored(&[]), [""; 0]);
+        let keys = [("home".to_owned(), "a".to_owned()), ("other".to_owned(), "b".to_owned())];
+        assert!(out_of_scope(keys.iter().map(|key| (key, false)), "").is_empty(), "k8s-8: nobody knows which it is");
         assert_eq!(ignored(&[("home", false), ("other", true)]), [""; 0], "automatic ones count everywhere");
     }
 }

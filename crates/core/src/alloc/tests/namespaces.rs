@@ -59,6 +59,7 @@ fn ns_6_ambiguity_is_an_error_only_for_those_who_may_not_use_default() {
     let wish = Town::new(&open).put(svc("tenant/a"));
     assert_eq!((wish.text(), wish.events()), ("10.0.0.1".into(), vec!["ConfigurationWarning", "AddressAssigned"]));
     assert!(wish.notices[0].message.contains("none sets namespaceDefault"), "{}", wish.notices[0].message);
+    assert_eq!(wish.reason, None, "nothing was refused, so nothing is counted");
     assert_eq!(wish.notices[0].severity, Severity::Warning);
     assert!(wish.notices[0].message.ends_with("allocated from \"default\" instead"), "{}", wish.notices[0].message);
     let fenced = [default(), tenant("t1", "10.1.0.1/32", true, true), tenant("t2", "10.2.0.1/32", false, true)];

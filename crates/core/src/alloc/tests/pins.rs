@@ -2,28 +2,38 @@
 
 use super::*;
 
-#[test]
-fn al_2_a_pinned_address_belongs_to_one_service_at_a_time() {
-    let mut town = Town::new(&[group("test", &["1.2.4.0/30"]), group("test2", &["1.2.5.0/24"])]);
-    assert_eq!(town.put(svc("s1").pinned("1.2.4.1")).text(), "1.2.4.1");
-    assert_eq!(town.look("test/s1").text(), "1.2.4.1");
-    let denied = town.put(svc("s2").pinned("1.2.4.1"));
+#[rstest::rstest]
+#[case::v4(Family::V4, "1.2.4.", &["1.2.4.0/30", "1.2.5.0/24"], "1.2.5.254")]
+#[case::v6(Family::V6, "2001:db8:4::", &["2001:db8:4::/126", "2001:db8:5::/120"], "2001:db8:5::fe")]
+fn al_2_a_pinned_address_belongs_to_one_service_at_a_time(
+    #[case] family: Family,
+    #[case] start: &str,
+    #[case] pools: &[&str],
+    #[case] other: &str,
+) {
+    let mut town = Town::new(&[group("test", &pools[..1]), group("test2", &pools[1..])]);
+    let [one, two, three] = [1, 2, 3].map(|n| format!("{start}{n}"));
+    let pinned = |name: &str, addr: &str| svc(name).families(&[family]).pinned(addr);
+    assert_eq!(town.put(pinned("s1", &one)).text(), one);
+    assert_eq!(town.look("test/s1").text(), one);
+    let denied = town.put(pinned("s2", &one));
     assert_eq!(denied.text(), "AddressInUse");
     assert!(denied.condition.message.contains("already in use by test/s1"), "{}", denied.condition.message);
-    assert_eq!(town.put(svc("s2").pinned("1.2.4.2")).text(), "1.2.4.2");
-    assert_eq!(town.put(svc("s3").pinned("1.2.5.254")).brand.from.as_deref(), Some("test2"));
+    assert_eq!(town.put(pinned("s2", &two)).text(), two);
+    assert_eq!(town.put(pinned("s3", other)).brand.from.as_deref(), Some("test2"));
     town.delete("test/s1");
-    assert_eq!(town.put(svc("s4").pinned("1.2.4.1")).text(), "1.2.4.1");
-}
+    assert_eq!(town.put(pinned("s5", &one)).text(), one);
 
-#[test]
-fn al_2_sharing_a_pinned_address_needs_key_and_port() {
-    let mut town = Town::new(&[group("test", &["1.2.4.0/30"])]);
-    assert_eq!(town.put(svc("s4").pinned("1.2.4.3").shared("sharing")).text(), "1.2.4.3");
-    assert_eq!(town.edit("test/s4", |svc| svc.asks.sharing_key = Some("share".into())).text(), "1.2.4.3");
-    assert_eq!(town.put(svc("s3").pinned("1.2.4.3").shared("share")).text(), "PortInUse");
-    assert_eq!(town.put(svc("s3").pinned("1.2.4.3").shared("other").port(443)).text(), "AddressInUse");
-    assert_eq!(town.put(svc("s3").pinned("1.2.4.3").shared("share").port(443)).text(), "1.2.4.3");
+    assert_eq!(town.put(pinned("s4", &three).shared("sharing")).text(), three);
+    assert_eq!(town.edit("test/s4", |svc| svc.asks.sharing_key = Some("share".into())).text(), three);
+    assert_eq!(town.put(pinned("s6", &three).shared("share")).text(), "PortInUse");
+    assert_eq!(town.put(pinned("s6", &three).shared("other").port(443)).text(), "AddressInUse");
+    assert_eq!(town.put(pinned("s6", &three).shared("share").port(443)).text(), three);
+    let dns = town.edit("test/s6", |svc| svc.ports = vec![Port { protocol: Protocol::Udp, number: 53 }]);
+    assert_eq!((dns.text(), dns.condition.reason.as_str()), (three, "Assigned"));
+    town.delete("test/s3");
+    let moved = town.edit("test/s4", |svc| (svc.asks.addresses, svc.asks.re_evaluate) = (Some(other.into()), true));
+    assert_eq!((moved.text().as_str(), moved.brand.from.as_deref()), (other, Some("test2")), "where s3 was");
 }
 
 #[test]
@@ -42,6 +52,7 @@ fn al_3_who_shares_an_address_cannot_change_its_key() {
 fn al_5_without_a_default_group_only_pins_and_named_groups_work() {
     let mut town = Town::new(&[group("test", &["1.2.3.0/31"])]);
     assert_eq!(town.put(svc("a").pinned("1.2.3.0")).text(), "1.2.3.0");
+    assert_eq!(town.put(svc("taken").pinned("1.2.3.0")).text(), "AddressInUse");
     assert_eq!(town.put(svc("b").from("test")).text(), "1.2.3.1");
     assert_eq!(town.put(svc("c").from("test")).text(), "Exhausted");
     assert_eq!(town.put(svc("d")).text(), "UnknownPool");

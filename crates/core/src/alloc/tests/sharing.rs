@@ -9,6 +9,7 @@ fn sh_1_dual_stack_sharers_get_the_same_addresses() {
     assert_eq!(town.put(svc("s2").dual().shared("key").port(81)).text(), first);
     town.delete("test/s1");
     assert_eq!(town.put(svc("s3").dual().shared("key").port(81)).text(), "PortInUse", "s2 is still there");
+    assert!(town.book.release("test/never", None).is_none(), "who has nothing has nothing to give back");
     town.delete("test/s2");
     assert_eq!(town.look("test/s3").text(), first);
 }
@@ -37,16 +38,34 @@ fn adding_a_key_to_a_live_service_moves_nothing_and_lets_others_join() {
     assert_eq!(town.put(svc("b").shared("k").port(81)).text(), "1.2.3.0");
 }
 
-#[test]
-fn al_4_a_full_pool_serves_sharers_and_those_who_wait() {
-    let mut town = Town::new(&[group("default", &["1.2.3.0/31"])]);
-    town.put(svc("s1"));
-    town.put(svc("s2"));
-    assert_eq!(town.put(svc("s3")).text(), "Exhausted");
+#[rstest::rstest]
+#[case::v4(Family::V4, "1.2.3.0/30", "1.2.3.0")]
+#[case::v6(Family::V6, "2001:db8::/126", "2001:db8::")]
+fn al_4_a_full_pool_serves_sharers_and_those_who_wait(#[case] family: Family, #[case] pool: &str, #[case] first: &str) {
+    let mut town = Town::new(&[group("default", &[pool])]);
+    let of = |name: &str| svc(name).families(&[family]);
+    for name in ["s1", "s2", "s3", "s4"] {
+        assert_eq!(town.put(of(name)).addrs.len(), 1);
+    }
+    assert_eq!([town.put(of("s5")).text(), town.put(of("s6")).text()], ["Exhausted"; 2]);
     town.delete("test/s1");
-    assert_eq!(town.edit("test/s3", |svc| svc.asks.sharing_key = Some("k".into())).text(), "1.2.3.0");
-    assert_eq!(town.put(svc("s4").shared("k").port(81)).text(), "1.2.3.0");
-    assert_eq!(town.put(svc("s5")).text(), "Exhausted");
+    assert_eq!(town.look("test/s5").text(), first);
+    assert_eq!(town.look("test/s6").text(), "Exhausted");
+    assert_eq!(town.edit("test/s5", |svc| svc.asks.sharing_key = Some("k".into())).text(), first);
+    let joins = town.edit("test/s6", |svc| {
+        svc.asks.sharing_key = Some("k".into());
+        svc.ports[0].number = 81;
+    });
+    assert_eq!(joins.text(), first);
+}
+
+#[test]
+fn al_4_who_holds_ipv4_gets_nothing_of_a_full_ipv6_pool() {
+    let mut town = Town::new(&[group("default", &["1.2.3.0/30", "2001:db8::/128"])]);
+    town.put(svc("taker").families(&[Family::V6]));
+    town.put(svc("a"));
+    let grown = town.edit("test/a", |svc| svc.families = vec![Family::V4, Family::V6]);
+    assert_eq!((grown.text().as_str(), grown.condition.reason.as_str()), ("1.2.3.0", "Exhausted"));
 }
 
 #[test]
