@@ -6,9 +6,8 @@ use std::time::Duration;
 use purelb_bgp::fsm::{Conn, Fsm, Input, Output};
 use purelb_bgp::message::Heard;
 use purelb_bgp::path::Ends;
-use purelb_bgp::rib::Routes;
 use purelb_bgp::wire::{HEADER, decode, encode, frame};
-use purelb_bgp::{Families, Global, Peer, Route};
+use purelb_bgp::{Families, Global, Peer, routes};
 
 const CONN: Conn = Conn(1);
 /// Between two messages: keepalives and timers get their turn.
@@ -26,9 +25,9 @@ pub fn walk(mut bytes: &[u8]) -> Fsm {
     let peer = Peer { families: Families::BOTH, graceful_restart, ..Peer::new(address, named_as(bytes)) };
     let mut fsm = Fsm::new(Arc::new(Global::new(65001, [10, 9, 0, 1].into())), Arc::new(peer));
     let ends = Ends { local: [10, 9, 0, 1].into(), beside: vec!["fd00:9::1".parse().expect("an address")] };
-    let routes = ["192.0.2.1/32", "2001:db8::/64"].map(|net| Route::new(net.parse().expect("a prefix")));
+    let routes = routes(["192.0.2.1/32", "2001:db8::/64"].map(|net| net.parse().expect("a prefix")));
     let mut now = Duration::ZERO;
-    for input in [Input::Start, Input::Wanted(Arc::new(Routes::new(&routes)), true), Input::Connected(CONN, ends)] {
+    for input in [Input::Start, Input::Wanted(routes, true), Input::Connected(CONN, ends)] {
         take(&mut fsm, input, now);
     }
     while let Some((heard, rest)) = next(bytes) {

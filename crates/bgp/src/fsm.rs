@@ -21,10 +21,10 @@ use ipnet::IpNet;
 use crate::fault::Fault;
 use crate::message::{Heard, Message};
 use crate::notification::Notification;
-use crate::path::Ends;
+use crate::path::{Ends, Path};
 use crate::report::{Counts, Direction, PeerReport, State};
-use crate::rib::{Rib, Routes, Want};
-use crate::wish::{Farewell, Global, Peer};
+use crate::rib::{Rib, Want};
+use crate::wish::{Farewell, Global, Peer, Routes};
 use link::{Link, Stage};
 
 /// The first pause after a failure; each further one doubles it. For as long as this, and no longer, the peer is not let
@@ -119,6 +119,8 @@ pub struct Fsm {
     met: bool,
     fault: Option<Fault>,
     limits: Vec<Fault>,
+    /// The attributes of each family's routes. They keep their identity for as long as they are the same.
+    paths: [Option<Arc<Path>>; 2],
     want: Want,
     rib: Rib,
     told: Arc<BTreeSet<IpNet>>,
@@ -147,6 +149,7 @@ impl Fsm {
             met: false,
             fault: None,
             limits: Vec::new(),
+            paths: [None, None],
             want: Want::new(),
             rib: Rib::default(),
             told: Arc::default(),

@@ -10,13 +10,13 @@
 //!
 //! ```no_run
 //! # fn main() -> std::io::Result<()> {
-//! use purelb_bgp::{Global, Peer, Route, Speaker, Wish};
+//! use purelb_bgp::{Global, Peer, Speaker, Wish, routes};
 //!
 //! let speaker = Speaker::start()?;
 //! let router = Peer::new([192, 0, 2, 254].into(), 64512);
-//! let route = Route::new("198.51.100.7/32".parse().expect("a prefix"));
+//! let routes = routes(["198.51.100.7/32".parse().expect("a prefix")]);
 //! let global = Global::new(64513, [192, 0, 2, 1].into());
-//! speaker.set(Wish { global, peers: vec![router], routes: vec![route], complete: true });
+//! speaker.set(Wish { global, peers: vec![router], routes, complete: true });
 //! # Ok(())
 //! # }
 //! ```
@@ -45,4 +45,4 @@ pub use fault::Fault;
 pub use report::{Direction, Listening, PeerReport, Report, State};
 pub use secret::Secret;
 pub use speaker::{Handle, Speaker};
-pub use wish::{Advertise, Families, Family, Farewell, Global, Listen, Peer, Route, Ttl, Wish};
+pub use wish::{Advertise, Families, Family, Farewell, Global, Groups, Listen, Peer, Routes, Ttl, Wish, routes};

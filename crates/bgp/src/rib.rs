@@ -8,33 +8,16 @@ use ipnet::IpNet;
 use crate::message::Update;
 use crate::path::Path;
 use crate::wire::{self, HEADER};
-use crate::wish::{Families, Family, Route};
+use crate::wish::{Families, Family, Groups, Routes};
 
 /// Octets of an UPDATE around its withdrawn prefixes: two lengths, and MP_UNREACH_NLRI without prefixes.
 const AROUND_WITHDRAWN: usize = HEADER + 4 + 7;
 
-/// All routes of a wish, each prefix once: two addresses in one aggregate are one route.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Routes(BTreeMap<IpNet, BTreeSet<Arc<str>>>);
-
-impl Routes {
-    /// Brings routes into order. What cannot be a unicast route is left out.
-    #[must_use]
-    pub fn new(routes: &[Route]) -> Self {
-        let mut all: BTreeMap<IpNet, BTreeSet<Arc<str>>> = BTreeMap::new();
-        for route in routes.iter().filter(|route| wire::can_be_route(&route.prefix)) {
-            all.entry(route.prefix.trunc()).or_default().extend(route.groups.iter().cloned());
-        }
-        Self(all)
-    }
-
-    /// Those of some groups, or all.
-    pub fn of<'a>(&'a self, groups: Option<&'a BTreeSet<Arc<str>>>) -> impl Iterator<Item = IpNet> + 'a {
-        let chosen = move |(prefix, own): (&IpNet, &BTreeSet<Arc<str>>)| {
-            groups.is_none_or(|groups| !groups.is_disjoint(own)).then_some(*prefix)
-        };
-        self.0.iter().filter_map(chosen)
-    }
+/// The prefixes of some groups, or all. What cannot be a unicast route is left out.
+pub fn chosen<'a>(routes: &'a Routes, groups: Option<&'a Groups>) -> impl Iterator<Item = IpNet> + 'a {
+    let wanted = move |own: &Groups| groups.is_none_or(|groups| !groups.is_disjoint(own));
+    let wanted = routes.iter().filter(move |(prefix, own)| wire::can_be_route(prefix) && wanted(own));
+    wanted.map(|(prefix, _)| prefix.trunc())
 }
 
 /// What a peer should know: each prefix with its attributes.

@@ -17,8 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::fault::Fault;
 use crate::peer::{self, Call, Order};
 use crate::report::{PeerReport, Report};
-use crate::rib::Routes;
-use crate::wish::{Farewell, Global, Peer, Wish};
+use crate::wish::{Farewell, Global, Peer, Routes, Wish};
 use doors::Doors;
 
 /// Connections from routers that can wait for their peer's task; more are dropped, and routers dial again.
@@ -79,8 +78,9 @@ impl Handle {
     /// States the whole wish. The one before is forgotten, whether it was fulfilled or not.
     ///
     /// Answers with the number of this wish: a [`PeerReport`] that has it, or a later one, speaks of what came of it.
-    pub fn set(&self, wish: Wish) -> u64 {
-        self.wishes.send_modify(|ask| (ask.number, ask.wish) = (ask.number + 1, Some(Arc::new(wish))));
+    pub fn set(&self, wish: impl Into<Arc<Wish>>) -> u64 {
+        let wish = Some(wish.into());
+        self.wishes.send_modify(|ask| (ask.number, ask.wish) = (ask.number + 1, wish));
         self.wishes.borrow().number
     }
 
@@ -174,9 +174,8 @@ impl Room {
         if self.global.as_deref() != Some(&wish.global) {
             self.global = Some(Arc::new(wish.global.clone()));
         }
-        let routes = Routes::new(&wish.routes);
-        if *self.routes != routes {
-            self.routes = Arc::new(routes);
+        if self.routes != wish.routes {
+            self.routes = wish.routes.clone();
         }
         let mut wanted = BTreeMap::new();
         wish.peers.iter().for_each(|peer| {

@@ -1,6 +1,6 @@
 //! What the user of this crate wants: who we are, whom we talk to, and which prefixes we serve.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ pub struct Wish {
     pub global: Global,
     /// Whom we talk to. Of two entries with one address the first counts.
     pub peers: Vec<Peer>,
-    /// What we serve, in any order.
-    pub routes: Vec<Route>,
+    /// What we serve. It is shared and never copied: the owner's next wish may have the same one.
+    pub routes: Arc<Routes>,
     /// Whether `routes` is all there is. Until then peers are not told that they have heard everything (End-of-RIB), so
     /// that a router that kept our routes across a restart keeps them a little longer.
     pub complete: bool,
@@ -284,24 +284,19 @@ pub struct Advertise {
     /// How often to repeat our AS in the path to an external peer.
     pub prepend: u8,
     /// Only the routes of these groups; all when unset.
-    pub groups: Option<BTreeSet<Arc<str>>>,
+    pub groups: Option<Groups>,
 }
 
-/// One prefix that we serve.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// The prefix; bits beyond its length are ignored.
-    pub prefix: IpNet,
-    /// The groups its addresses come from; none for an address that somebody else put there.
-    pub groups: BTreeSet<Arc<str>>,
-}
+/// The groups that the addresses of a route come from; none for an address that somebody else put there.
+pub type Groups = BTreeSet<Arc<str>>;
 
-impl Route {
-    /// A route of no group.
-    #[must_use]
-    pub fn new(prefix: IpNet) -> Self {
-        Self { prefix: prefix.trunc(), groups: BTreeSet::new() }
-    }
+/// What we serve: prefixes with their groups. Bits beyond a prefix's length are ignored.
+pub type Routes = BTreeMap<IpNet, Arc<Groups>>;
+
+/// Routes of no group.
+#[must_use]
+pub fn routes(prefixes: impl IntoIterator<Item = IpNet>) -> Arc<Routes> {
+    Arc::new(prefixes.into_iter().map(|prefix| (prefix, Arc::default())).collect())
 }
 
 /// How to leave a peer.

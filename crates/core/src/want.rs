@@ -24,7 +24,7 @@ use routes::Routing;
 use sight::Sight;
 
 pub use outcome::{Change, LeaseWish, PolicyWish, Verdict};
-pub use routes::Groups;
+pub use routes::{Groups, Routes};
 
 mod inputs;
 mod lease;

@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use purelb_bgp::{Global, Handle, Peer, Route, Speaker, State, Wish};
+use ipnet::IpNet;
+use purelb_bgp::{Global, Handle, Peer, Speaker, State, Wish};
 use purelb_lab::net::{Lan, Namespace};
 use purelb_lab::router::{Make, Neighbour, Router, Settings};
 
@@ -81,9 +82,9 @@ fn say(speaker: &Handle, routes: &[Ipv4Addr]) {
 
 /// States the wish of `node(1)`.
 pub fn set(speaker: &Handle, peers: Vec<Peer>, routes: &[Ipv4Addr]) {
-    let route = |route: &Ipv4Addr| Route::new(format!("{route}/32").parse().expect("a prefix"));
+    let routes = purelb_bgp::routes(routes.iter().map(|route| IpNet::new((*route).into(), 32).expect("a prefix")));
     let global = Global::new(NODE_AS, Ipv4Addr::new(10, 9, 0, 1));
-    let _ = speaker.set(Wish { global, peers, routes: routes.iter().map(route).collect(), complete: true });
+    let _ = speaker.set(Wish { global, peers, routes, complete: true });
 }
 
 pub fn in_session(speaker: &Handle, peer: IpAddr) -> Result<()> {

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use purelb_bgp::{Farewell, Global, Handle, Peer, PeerReport, Route, Speaker, State, Wish};
+use purelb_bgp::{Farewell, Global, Handle, Peer, PeerReport, Speaker, State, Wish};
 use purelb_lab::net::{Lan, Namespace};
 use purelb_lab::router::{Make, Neighbour, Router, Settings};
 
@@ -102,7 +102,7 @@ impl Node {
 
     /// What a node wants with these peers and routes.
     pub fn wish(&self, peers: Vec<Peer>, routes: &[&str]) -> Wish {
-        let routes = routes.iter().map(|route| Route::new(route.parse().expect("a prefix"))).collect();
+        let routes = purelb_bgp::routes(routes.iter().map(|route| route.parse().expect("a prefix")));
         Wish { global: Global { name: "node".into(), ..Global::new(NODE_AS, self.id) }, peers, routes, complete: true }
     }
 

@@ -6,9 +6,9 @@ use super::{Conn, Fsm};
 use crate::fault::Fault;
 use crate::message::{Message, Tally};
 use crate::path::{Ends, Path};
-use crate::rib::{Routes, Want};
+use crate::rib::{self, Want};
 use crate::wire;
-use crate::wish::Family;
+use crate::wish::{Family, Routes};
 
 /// Messages handed over at once. The next ones follow when these have left, and are then made of what is wanted then: a
 /// peer that takes nothing costs this much memory and no more.
@@ -37,7 +37,7 @@ impl Fsm {
     pub(super) fn choose(&mut self) {
         let Some(session) = self.established().and_then(|link| link.session()).cloned() else { return };
         self.limits.clear();
-        let mut paths: [Option<Arc<Path>>; 2] = [None, None];
+        let mut before = std::mem::take(&mut self.paths);
         for family in self.peer.families.iter() {
             let path = if session.families.has(family) {
                 Path::choose(family, &session, &self.global, &self.peer).and_then(fits)
@@ -45,12 +45,15 @@ impl Fsm {
                 Err(Fault::FamilyNotSpoken(family))
             };
             match path {
-                Ok(path) => paths[family as usize] = Some(Arc::new(path)),
+                Ok(path) => {
+                    let same = before[family as usize].take_if(|before| **before == path);
+                    self.paths[family as usize] = Some(same.unwrap_or_else(|| Arc::new(path)));
+                }
                 Err(limit) => self.limits.push(limit),
             }
         }
-        let path = |family: Family| paths[family as usize].clone();
-        let chosen = self.routes.of(self.peer.advertise.groups.as_ref());
+        let path = |family: Family| self.paths[family as usize].clone();
+        let chosen = rib::chosen(&self.routes, self.peer.advertise.groups.as_ref());
         self.want = chosen.filter_map(|net| Some((net, path(Family::of_net(&net))?))).collect::<Want>();
     }
 

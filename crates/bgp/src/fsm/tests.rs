@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 use super::*;
 use crate::message::{Capabilities, Open, Tally, Update};
-use crate::wish::{Families, Family, Route};
+use crate::wish::{self, Families, Family};
 
 pub(super) const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);
 pub(super) const OUR_AS: u32 = 65001;
@@ -32,8 +32,7 @@ pub(super) fn their_open() -> Open {
 }
 
 pub(super) fn routes(list: &[&str]) -> Arc<Routes> {
-    let list: Vec<_> = list.iter().map(|route| Route::new(route.parse().unwrap())).collect();
-    Arc::new(Routes::new(&list))
+    wish::routes(list.iter().map(|route| route.parse().unwrap()))
 }
 
 /// A machine with a clock and names for what it does.

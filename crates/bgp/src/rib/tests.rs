@@ -60,13 +60,13 @@ fn no_more_is_said_at_once_than_asked_and_the_rest_follows() {
 }
 
 #[test]
-fn two_addresses_in_one_aggregate_are_one_route_of_both_groups() {
-    let route = |group: &str| Route { prefix: "192.0.2.7/24".parse().unwrap(), groups: [group.into()].into() };
-    let other = |address: &str| Route::new(address.parse().unwrap());
-    let routes = Routes::new(&[route("gold"), route("silver"), other("192.0.2.9/24"), other("198.51.100.1/32")]);
-    let nets = |groups: Option<&[&str]>| {
-        let groups = groups.map(|groups| groups.iter().map(|group| Arc::from(*group)).collect());
-        routes.of(groups.as_ref()).map(|net| net.to_string()).collect::<Vec<_>>()
+fn a_route_is_for_those_who_want_one_of_its_groups() {
+    let groups = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect::<Groups>();
+    let route = |net: &str, names: &[&str]| (net.parse().unwrap(), Arc::new(groups(names)));
+    let routes: Routes = [route("192.0.2.7/24", &["gold", "silver"]), route("198.51.100.1/32", &[])].into();
+    let nets = |names: Option<&[&str]>| {
+        let wanted = names.map(groups);
+        chosen(&routes, wanted.as_ref()).map(|net| net.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(nets(None), ["192.0.2.0/24", "198.51.100.1/32"]);
     assert_eq!(nets(Some(&["silver"])), ["192.0.2.0/24"]);
@@ -75,10 +75,9 @@ fn two_addresses_in_one_aggregate_are_one_route_of_both_groups() {
 
 #[test]
 fn what_cannot_be_a_route_is_left_out() {
-    let routes: Vec<_> = ["224.0.0.1/32", "ff02::1/128", "255.255.255.255/32", "192.0.2.1/32"]
-        .map(|net| Route::new(net.parse().unwrap()))
-        .into();
-    assert_eq!(Routes::new(&routes).of(None).count(), 1);
+    let nets = ["224.0.0.1/32", "ff02::1/128", "255.255.255.255/32", "192.0.2.1/32"];
+    let routes = crate::wish::routes(nets.map(|net| net.parse().unwrap()));
+    assert_eq!(chosen(&routes, None).count(), 1);
 }
 
 proptest! {

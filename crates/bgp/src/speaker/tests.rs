@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::report::{Listening, State};
-use crate::wish::{Families, Listen, Route};
+use crate::wish::{self, Families, Listen};
 use crate::{Secret, wire};
 
 /// Only a guard against waiting for ever.
@@ -29,7 +29,7 @@ fn wish(own: IpAddr, asn: u32, peers: Vec<Peer>, routes: &[&str]) -> Wish {
     let IpAddr::V4(id) = own else { panic!("tests run on IPv4 loopback") };
     let listen = Some(Listen { port: PORT, addresses: vec![own] });
     let global = Global { listen, ..Global::new(asn, id) };
-    let routes = routes.iter().map(|route| Route::new(route.parse().unwrap())).collect();
+    let routes = wish::routes(routes.iter().map(|route| route.parse().unwrap()));
     Wish { global, peers, routes, complete: true }
 }
 

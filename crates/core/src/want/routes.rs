@@ -25,13 +25,18 @@ const AFTERGLOW: Duration = Duration::from_millis(200);
 /// The groups that the addresses of a route come from; none for an address that somebody else put there.
 pub type Groups = BTreeSet<Arc<str>>;
 
+/// Each route with its groups. Whoever tells routers holds the same one: a new route copies no other.
+pub type Routes = BTreeMap<IpNet, Arc<Groups>>;
+
 /// What routers are to be told.
 #[derive(Default)]
 pub(super) struct Routing {
     /// The interfaces whose addresses make routes, as names or patterns.
     interfaces: Vec<String>,
     /// Each route with the addresses that make it.
-    routes: BTreeMap<IpNet, BTreeMap<IpAddr, Groups>>,
+    makers: BTreeMap<IpNet, BTreeMap<IpAddr, Arc<Groups>>>,
+    /// Each route with the groups of all of them.
+    routes: Arc<Routes>,
     /// The routes that each address makes.
     made: BTreeMap<IpAddr, BTreeSet<IpNet>>,
     /// Addresses on this node's NICs that are not its own.
@@ -75,29 +80,43 @@ impl Routing {
     }
 
     /// An address makes these routes now.
-    fn enter(&mut self, addr: IpAddr, nets: BTreeSet<IpNet>, groups: &Groups, now: Moment) {
+    fn enter(&mut self, addr: IpAddr, nets: BTreeSet<IpNet>, groups: &Arc<Groups>, now: Moment) {
         let before = self.made.remove(&addr).unwrap_or_default();
         let gone: Vec<_> = before.difference(&nets).copied().collect();
-        let news = nets.iter().any(|net| self.routes.get(net).and_then(|made| made.get(&addr)) != Some(groups));
+        let news = nets.iter().any(|net| self.makers.get(net).and_then(|made| made.get(&addr)) != Some(groups));
         if gone.is_empty() && !news {
             self.made.extend((!nets.is_empty()).then_some((addr, nets)));
             return;
         }
         self.version += 1;
         for net in gone {
-            let made = self.routes.entry(net).or_default();
+            let made = self.makers.entry(net).or_default();
             made.remove(&addr);
             if made.is_empty() {
-                self.routes.remove(&net);
+                self.makers.remove(&net);
                 let until = now + PATIENCE;
                 self.going.insert(net, Going { version: self.version, until, forgotten: false });
             }
+            self.sum_up(net);
         }
         for net in &nets {
             self.going.remove(net);
-            self.routes.entry(*net).or_default().insert(addr, groups.clone());
+            self.makers.entry(*net).or_default().insert(addr, groups.clone());
+            self.sum_up(*net);
         }
         self.made.extend((!nets.is_empty()).then_some((addr, nets)));
+    }
+
+    /// Other addresses make a route than before, or none.
+    fn sum_up(&mut self, net: IpNet) {
+        let routes = Arc::make_mut(&mut self.routes);
+        let Some(made) = self.makers.get(&net) else { return drop(routes.remove(&net)) };
+        let mut groups = made.values();
+        let groups = match (groups.next(), groups.len()) {
+            (Some(only), 0) => only.clone(),
+            _ => Arc::new(made.values().flat_map(|groups| groups.iter()).cloned().collect()),
+        };
+        routes.insert(net, groups);
     }
 
     fn set_fleeting(&mut self, addr: IpAddr, fleeting: bool) {
@@ -125,14 +144,13 @@ impl State {
     }
 
     /// What routers are to be told, as of the last [`State::want`].
-    pub fn routes(&self) -> impl Iterator<Item = (IpNet, Groups)> {
-        let union = |made: &BTreeMap<IpAddr, Groups>| made.values().flatten().cloned().collect();
-        self.routing.routes.iter().map(move |(net, made)| (*net, union(made)))
+    pub fn routes(&self) -> &Arc<Routes> {
+        &self.routing.routes
     }
 
     /// The addresses that make a route.
     pub fn makers(&self, net: &IpNet) -> impl Iterator<Item = IpAddr> {
-        self.routing.routes.get(net).into_iter().flat_map(|made| made.keys().copied())
+        self.routing.makers.get(net).into_iter().flat_map(|made| made.keys().copied())
     }
 
     /// Addresses that come and go beside this node's own, so that nobody may use them as such. Those on a virtual
@@ -187,7 +205,7 @@ impl State {
             };
             let fleeting = shown.iter().any(fleets);
             self.routing.set_fleeting(addr, fleeting);
-            self.routing.enter(addr, nets, &groups, now);
+            self.routing.enter(addr, nets, &Arc::new(groups), now);
         }
     }
 

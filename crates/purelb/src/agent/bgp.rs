@@ -58,7 +58,7 @@ pub enum Speak {
     /// Have these sessions, and tell these routes.
     Wish {
         /// The whole wish.
-        wish: Box<Wish>,
+        wish: Arc<Wish>,
         /// The version of the routes in it.
         version: u64,
     },

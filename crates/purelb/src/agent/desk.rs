@@ -126,8 +126,9 @@ impl Desk {
         }
     }
 
-    /// Decides what to do now. The time on the wall is only for the lease.
-    pub fn turn(&mut self, now: Moment, wall: Timestamp) -> Turn {
+    /// Decides what nobody should wait for: what routers are told, and what the kernel is to do. The rest of the turn takes
+    /// longer than they do.
+    pub fn hurry(&mut self, now: Moment) -> Turn {
         self.begin(now);
         self.state.want(now);
         if !self.applying {
@@ -135,7 +136,14 @@ impl Desk {
             self.complete |= steps.is_empty() && self.watching_until.is_some();
             self.apply(steps, now);
         }
-        self.todo.speak = self.bgp.speak(&self.state, self.complete);
+        let speak = self.bgp.speak(&self.state, self.complete);
+        Turn { speak, orders: std::mem::take(&mut self.todo.orders), ..Turn::default() }
+    }
+
+    /// Decides what to do now, but for what was decided in a hurry. The time on the wall is only for the lease.
+    pub fn turn(&mut self, now: Moment, wall: Timestamp) -> Turn {
+        let urgent = self.hurry(now);
+        (self.todo.speak, self.todo.orders) = (urgent.speak, urgent.orders);
         let wanted = self.state.next_wake();
         self.tell();
         self.look(now);

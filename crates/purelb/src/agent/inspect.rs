@@ -34,7 +34,7 @@ pub fn state(desk: &Desk, now: Moment) -> Value {
         "have": state.links(),
         "plan": state.pending(now),
         "bgp": {
-            "routes": state.routes().map(|(net, groups)| (net.to_string(), groups)).collect::<BTreeMap<_, _>>(),
+            "routes": state.routes().iter().map(|(net, groups)| (net.to_string(), groups)).collect::<BTreeMap<_, _>>(),
             "speaker": desk.speaker(),
         },
     })

@@ -18,10 +18,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tracing::info;
 
-use super::bgp::SecretNews;
 use super::bgp::secrets::{self, Wanted};
 use super::bgp::status::{self, Writing};
 use super::bgp::voice::Voice;
+use super::bgp::{SecretNews, Speak};
 use super::clock::Clock;
 use super::desk::Desk;
 use super::event::{self, Event};
@@ -222,13 +222,10 @@ impl Shift {
     /// Lets the desk decide, and hands out what it decided.
     fn turn(&mut self) {
         let now = self.clock.now();
+        let urgent = self.desk.hurry(now);
+        self.hand_out(urgent.speak, urgent.orders);
         let turn = self.desk.turn(now, (self.wall)());
-        if let Some(speak) = turn.speak {
-            self.voice.speak(speak);
-        }
-        for order in turn.orders {
-            (self.kernel_orders)(order);
-        }
+        self.hand_out(turn.speak, turn.orders);
         if let Some(lease) = turn.renewal {
             drop(self.lease_orders.send(lease::Order::Renew(lease)));
         }
@@ -251,6 +248,12 @@ impl Shift {
             info!("ready");
             self.ready = None;
         }
+    }
+
+    /// To routers first: they have the longer way.
+    fn hand_out(&mut self, speak: Option<Speak>, orders: Vec<Order>) {
+        speak.into_iter().for_each(|speak| self.voice.speak(speak));
+        orders.into_iter().for_each(|order| (self.kernel_orders)(order));
     }
 
     fn write(&self, report: NodeReport, node_uid: String) -> BoxFuture<'static, Option<BGPNodeStatusStatus>> {

@@ -49,7 +49,7 @@ impl Router {
             graceful_restart: graceful.then_some(Duration::from_secs(90)),
             ..Peer::new(agent, 64512)
         };
-        speaker.set(Wish { global, peers: vec![peer], routes: Vec::new(), complete: true });
+        speaker.set(Wish { global, peers: vec![peer], routes: Arc::default(), complete: true });
         Ok(Self { speaker, agent })
     }
 

@@ -22,7 +22,7 @@ impl Routers {
     fn say(&mut self, state: &State) {
         let version = state.routes_version();
         if self.said.last().map_or(self.acts_on, |(last, _)| *last) != version {
-            self.said.push((version, state.routes().map(|(net, _)| net).collect()));
+            self.said.push((version, state.routes().keys().copied().collect()));
         }
     }
 
@@ -100,7 +100,8 @@ fn a_route_is_told_once_the_kernel_shows_its_address() {
     site.node.pass(seconds(1));
     site.rest();
     assert_eq!(site.told(), ["10.9.0.1/32", "fd09::1/128"]);
-    let groups: Vec<_> = site.node.state.routes().map(|(_, groups)| groups.into_iter().collect::<Vec<_>>()).collect();
+    let groups: Vec<_> =
+        site.node.state.routes().values().map(|groups| groups.iter().cloned().collect::<Vec<_>>()).collect();
     assert_eq!(groups, [[Arc::<str>::from("far")], ["far".into()]], "each knows its group");
 }
 
@@ -249,10 +250,10 @@ fn an_agent_that_starts_tells_what_it_finds_before_it_knows_everything() {
     let mut node = Node::starting(site.node.kernel);
     node.state.set_imported(vec!["kube-lb0".into()]);
     node.state.want(node.now);
-    assert_eq!(node.state.routes().map(|(net, _)| net).collect::<Vec<_>>(), [net("10.9.0.1/32")]);
+    assert_eq!(node.state.routes().keys().copied().collect::<Vec<_>>(), [net("10.9.0.1/32")]);
     node.sync(Setup::Config(config()));
     node.rest();
-    assert_eq!(node.state.routes().count(), 0, "no Service explains it now");
+    assert_eq!(node.state.routes().len(), 0, "no Service explains it now");
 }
 
 #[test]
@@ -293,7 +294,7 @@ proptest! {
             if *listens {
                 site.listen();
             }
-            let wished: BTreeSet<_> = site.node.state.routes().map(|(net, _)| net).collect();
+            let wished: BTreeSet<_> = site.node.state.routes().keys().copied().collect();
             taken_back.retain(|net, _| !wished.contains(net));
             for told in site.routers.told.difference(&wished) {
                 taken_back.entry(*told).or_insert(site.node.now);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use purelb_bgp::{Farewell, Fault, Handle, Listening, PeerReport, Report, Speaker, State, Wish};
@@ -24,7 +25,7 @@ pub struct Voice {
     start: fn() -> io::Result<Handle>,
     speaker: Option<Speaking>,
     /// What there is to say, and the version of the routes in it: a speaker that begins anew is told the same.
-    wish: Option<(Wish, u64)>,
+    wish: Option<(Arc<Wish>, u64)>,
     /// When a speaker that is missing is started, at the earliest.
     again: Option<Instant>,
     /// Speakers that say their last words.
@@ -55,12 +56,12 @@ impl Voice {
     /// Does as asked. Never waits.
     pub fn speak(&mut self, speak: Speak) {
         match speak {
-            Speak::Wish { wish, version } => self.say(*wish, version),
+            Speak::Wish { wish, version } => self.say(wish, version),
             Speak::Quiet => self.hush(Farewell::Deconfigured),
         }
     }
 
-    fn say(&mut self, wish: Wish, version: u64) {
+    fn say(&mut self, wish: Arc<Wish>, version: u64) {
         self.wish = Some((wish.clone(), version));
         match &mut self.speaker {
             Some(speaking) => speaking.say(wish, version),
@@ -165,7 +166,7 @@ impl Speaking {
         Self { handle, reports, numbers, wishes: VecDeque::new(), peers: Vec::new() }
     }
 
-    fn say(&mut self, wish: Wish, version: u64) {
+    fn say(&mut self, wish: Arc<Wish>, version: u64) {
         self.peers = wish.peers.iter().map(|peer| peer.address).collect();
         let number = self.handle.set(wish);
         self.wishes.push_back((number, version));

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use purelb_bgp::{Advertise, Families, Family, Global, Listen, Peer, Route, Secret, Ttl, Wish};
+use purelb_bgp::{Advertise, Families, Family, Global, Listen, Peer, Secret, Ttl, Wish};
 use purelb_core::addr;
 use purelb_core::bgp::{self, Configuration, Distance, Neighbor, Session};
 use purelb_core::want::State;
@@ -33,7 +33,7 @@ pub(in crate::agent) fn wish(
         fleeting: state.fleeting().clone(),
         ..Global::new(configuration.asn, identity.router_id)
     };
-    let routes = state.routes().map(|(prefix, groups)| Route { prefix, groups }).collect();
+    let routes = state.routes().clone();
     Wish { global, peers: sessions.iter().map(peer).collect(), routes, complete }
 }
 

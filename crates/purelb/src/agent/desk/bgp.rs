@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use purelb_core::bgp::status::{NodeReport, SessionState};
 use purelb_core::bgp::{
@@ -211,7 +212,7 @@ impl Bgp {
         let identity = Identity { router_id, node: &self.me, restarting: self.restarting };
         let wish = wish(&in_force.configuration, self.sessions(), &identity, state, complete);
         self.asked = Some(asked);
-        Some(Speak::Wish { wish: Box::new(wish), version: asked.routes })
+        Some(Speak::Wish { wish: Arc::new(wish), version: asked.routes })
     }
 
     /// Takes in what the speaker says of itself.

@@ -10,11 +10,11 @@ use super::*;
 fn wish() -> Wish {
     let peer = Peer { admin_down: true, ..Peer::new(Ipv4Addr::new(192, 0, 2, 254).into(), 64513) };
     let global = Global::new(64512, Ipv4Addr::new(192, 0, 2, 1));
-    Wish { global, peers: vec![peer], routes: Vec::new(), complete: true }
+    Wish { global, peers: vec![peer], routes: Arc::default(), complete: true }
 }
 
 fn say(voice: &mut Voice) {
-    voice.speak(Speak::Wish { wish: Box::new(wish()), version: 7 });
+    voice.speak(Speak::Wish { wish: Arc::new(wish()), version: 7 });
 }
 
 /// Waits for news of the peer, which only a speaker that was told the wish has.

@@ -144,7 +144,6 @@ impl Bgp {
             import.interfaces.iter().filter(is_name).filter(|name| !there.iter().any(|link| link.name == **name));
         let missing = missing.map(|name| InterfaceReport { name: name.clone(), exists: false, up: false });
         let interfaces = found.chain(missing).collect();
-        let told: BTreeSet<_> = state.routes().map(|(net, _)| net).collect();
         let mut addresses = Vec::new();
         for link in &there {
             for held in &link.addrs {
@@ -153,7 +152,7 @@ impl Bgp {
                 addresses.push(ImportedAddress {
                     address,
                     interface: link.name.clone(),
-                    advertised: told.contains(&net),
+                    advertised: state.routes().contains_key(&net),
                 });
             }
         }
@@ -169,7 +168,7 @@ impl Bgp {
             let advertised_to = told_to(&prefix);
             LocalRoute { prefix, communities: self.communities(&advertised_to), advertised_to }
         };
-        state.routes().map(|(prefix, _)| route(prefix)).collect()
+        state.routes().keys().map(|prefix| route(*prefix)).collect()
     }
 
     /// The communities that routes have for these neighbors.
