@@ -2,13 +2,14 @@
 
 mod connection;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use tokio::net::{TcpSocket, TcpStream};
@@ -21,8 +22,7 @@ use crate::fsm::{Conn, Fsm, Input, Output};
 use crate::message::Message;
 use crate::path::Ends;
 use crate::report::{PeerReport, Report, State};
-use crate::rib::Routes;
-use crate::wish::{Farewell, Global, Peer};
+use crate::wish::{Farewell, Global, Peer, Routes};
 use crate::{socket, wire};
 use connection::{Connection, Event};
 
@@ -98,6 +98,15 @@ async fn dialled(dialling: &mut Option<Dialling>) -> Result<TcpStream, Fault> {
     }
 }
 
+/// Waits for a connection of which a task has died; for ever while none has.
+async fn struck(connections: &mut BTreeMap<Conn, Connection>) -> Conn {
+    let dead = |context: &mut Context<'_>| {
+        let dead = connections.iter_mut().find_map(|(conn, one)| one.poll_death(context).is_ready().then_some(*conn));
+        dead.map_or(Poll::Pending, Poll::Ready)
+    };
+    std::future::poll_fn(dead).await
+}
+
 struct Desk {
     fsm: Fsm,
     /// The number of the wish that this peer acts on.
@@ -114,8 +123,8 @@ struct Desk {
     dialling: Option<Dialling>,
     /// When to look for addresses again.
     look: Instant,
-    /// Connections that a message could not be sent on. There is no known way to get here.
-    unsent: Vec<(Conn, String)>,
+    /// What follows for the state machine from what it has just asked for.
+    follows: VecDeque<Input>,
     events: mpsc::Sender<Event>,
     reports: watch::Sender<Report>,
     since: (State, SystemTime),
@@ -136,7 +145,7 @@ impl Desk {
             closing: JoinSet::new(),
             dialling: None,
             look: Instant::now() + LOOK,
-            unsent: Vec::new(),
+            follows: VecDeque::new(),
             events,
             reports,
             since: (State::Idle, SystemTime::now()),
@@ -152,6 +161,7 @@ impl Desk {
             outcome = dialled(&mut self.dialling) => self.dialled(outcome),
             () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => self.feed(Input::Tick),
             () = sleep_until(self.look), if !self.connections.is_empty() => self.look_around(),
+            conn = struck(&mut self.connections) => self.bury(conn),
             Some(_) = self.closing.join_next() => {}
         }
     }
@@ -251,14 +261,21 @@ impl Desk {
     }
 
     fn feed(&mut self, input: Input) {
-        let outputs = self.fsm.step(input, self.begun.elapsed(), dice());
-        outputs.into_iter().for_each(|output| self.act(output));
-        while let Some((conn, words)) = self.unsent.pop() {
-            self.connections.remove(&conn);
-            let outputs = self.fsm.step(Input::Closed(conn, Some(words)), self.begun.elapsed(), dice());
+        let mut next = Some(input);
+        while let Some(input) = next {
+            let outputs = self.fsm.step(input, self.begun.elapsed(), dice());
             outputs.into_iter().for_each(|output| self.act(output));
+            next = self.follows.pop_front();
         }
+        // Last, for it wakes others up: what there is to say is on the wire by now.
         self.post();
+    }
+
+    /// A task of a connection has died of a defect, and the connection with it.
+    fn bury(&mut self, conn: Conn) {
+        tracing::error!(peer = %self.peer.address, "bgp connection ended by an internal error");
+        self.connections.remove(&conn);
+        self.feed(Input::Closed(conn, Some("internal error; the log has the details".to_owned())));
     }
 
     fn act(&mut self, output: Output) {
@@ -281,9 +298,15 @@ impl Desk {
     fn send(&mut self, conn: Conn, message: &Message) {
         let Some(connection) = self.connections.get_mut(&conn) else { return };
         let outcome = wire::encode(message).map_err(|error| error.to_string());
-        if let Err(words) = outcome.and_then(|bytes| connection.send(bytes)) {
-            tracing::error!(peer = %self.peer.address, error = words, "bgp message not sent");
-            self.unsent.push((conn, words));
+        match outcome.and_then(|bytes| connection.send(bytes)) {
+            Ok(()) if connection.has_sent_all() => self.follows.push_back(Input::Sent(conn)),
+            Ok(()) => self.follows.retain(|follows| !matches!(follows, Input::Sent(sent) if *sent == conn)),
+            // There is no known way to get here.
+            Err(words) => {
+                tracing::error!(peer = %self.peer.address, error = words, "bgp message not sent");
+                self.connections.remove(&conn);
+                self.follows.push_back(Input::Closed(conn, Some(words)));
+            }
         }
     }
 

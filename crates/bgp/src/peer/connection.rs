@@ -1,9 +1,12 @@
-//! One TCP connection: a task that reads, a task that writes, and queues of known length between them and the peer.
+//! One TCP connection: a task that reads, a task that writes what could not be written at once, and queues of known length
+//! between them and the peer.
 
 use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
@@ -34,6 +37,7 @@ pub(super) enum Event {
 
 /// An open connection. Its tasks end with it.
 pub(super) struct Connection {
+    output: Arc<OwnedWriteHalf>,
     outbox: mpsc::Sender<Vec<u8>>,
     /// Messages that have not left, as far as was heard.
     waiting: usize,
@@ -45,18 +49,28 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn open(conn: Conn, stream: TcpStream, ends: Ends, events: &mpsc::Sender<Event>) -> Self {
         let (input, output) = stream.into_split();
+        let output = Arc::new(output);
         let (outbox, queue) = mpsc::channel(OUTBOX);
         let mut tasks = JoinSet::new();
         tasks.spawn(read(conn, input, events.clone()));
-        tasks.spawn(write(conn, output, queue, events.clone()));
-        Self { outbox, waiting: 0, tasks, ends }
+        tasks.spawn(write(conn, output.clone(), queue, events.clone()));
+        Self { output, outbox, waiting: 0, tasks, ends }
     }
 
-    /// Hands a message to the writer. One on a connection that has just broken goes nowhere: its end is told otherwise.
+    /// Sends a message: at once, if nothing is waiting and the kernel takes it, or else by the writer. One on a connection
+    /// that has just broken goes nowhere: its end is told otherwise.
     ///
     /// # Errors
     /// When the queue is full.
-    pub(super) fn send(&mut self, bytes: Vec<u8>) -> Result<(), String> {
+    pub(super) fn send(&mut self, mut bytes: Vec<u8>) -> Result<(), String> {
+        if self.has_sent_all() {
+            // What went wrong the writer will find out, too.
+            let written = self.output.try_write(&bytes).unwrap_or(0);
+            bytes.drain(..written);
+            if bytes.is_empty() {
+                return Ok(());
+            }
+        }
         self.waiting += 1;
         match self.outbox.try_send(bytes) {
             Err(TrySendError::Full(_)) => Err("the queue to the connection is full".into()),
@@ -67,7 +81,23 @@ impl Connection {
     /// Takes note that so many messages have left, and says whether those were all.
     pub(super) fn sent(&mut self, count: usize) -> bool {
         self.waiting = self.waiting.saturating_sub(count);
+        self.has_sent_all()
+    }
+
+    /// Whether all messages have left.
+    pub(super) fn has_sent_all(&self) -> bool {
         self.waiting == 0
+    }
+
+    /// Ready when one of the tasks has died of a defect: nobody else would notice.
+    pub(super) fn poll_death(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            match self.tasks.poll_join_next(context) {
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(()),
+                Poll::Ready(Some(Ok(()))) => {}
+                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+            }
+        }
     }
 
     /// Lets last words leave, and then closes.
@@ -75,8 +105,9 @@ impl Connection {
     /// The reader goes on meanwhile: a socket closed with something unread in it is reset, and a reset may overtake the
     /// last words.
     pub(super) async fn close(self) {
-        let Self { outbox, mut tasks, .. } = self;
-        drop(outbox);
+        let Self { output, outbox, mut tasks, .. } = self;
+        // Our side of the stream ends when the writer lets go of it, too.
+        drop((output, outbox));
         // A peer that takes nothing, or does not close its side, is cut off.
         let _ = timeout(LAST_WORDS, async { while tasks.join_next().await.is_some() {} }).await;
     }
@@ -119,13 +150,13 @@ async fn discard(input: &mut OwnedReadHalf, scratch: &mut [u8]) {
 
 async fn write(
     conn: Conn,
-    mut output: OwnedWriteHalf,
+    output: Arc<OwnedWriteHalf>,
     mut queue: mpsc::Receiver<Vec<u8>>,
     events: mpsc::Sender<Event>,
 ) {
     let mut count = 0;
     while let Some(bytes) = queue.recv().await {
-        if let Err(error) = output.write_all(&bytes).await {
+        if let Err(error) = write_all(&output, &bytes).await {
             // The reader mostly says so too; the second of the two is not heard.
             let _ = events.send(Event::Closed(conn, Some(error.to_string()))).await;
             return;
@@ -136,15 +167,69 @@ async fn write(
             let _ = events.send(Event::Sent(conn, std::mem::take(&mut count))).await;
         }
     }
-    let _ = output.shutdown().await;
+}
+
+async fn write_all(output: &OwnedWriteHalf, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        output.writable().await?;
+        match output.try_write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
     use tokio::task::yield_now;
 
     use super::*;
+
+    impl Connection {
+        /// Has one of the tasks die.
+        pub(in crate::peer) fn strike(&mut self) {
+            self.tasks.spawn(async { panic!("struck by lightning") });
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_kernel_does_not_take_at_once_follows_in_order() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut router = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let (events, mut inbox) = mpsc::channel(1);
+        let ends = Ends { local: [127, 0, 0, 1].into(), beside: Vec::new() };
+        let mut connection = Connection::open(Conn(1), stream, ends, &events);
+        let mut said = Vec::new();
+        // More than the kernel takes from one who is not read.
+        for number in 0..u8::try_from(OUTBOX / 2).unwrap() {
+            let message = vec![number; 1 << 20];
+            said.extend(&message);
+            connection.send(message).unwrap();
+        }
+        assert!(!connection.has_sent_all(), "some of it waits");
+        let reading = async {
+            let mut heard = vec![0; said.len()];
+            router.read_exact(&mut heard).await.unwrap();
+            heard
+        };
+        let leaving = async {
+            while let Some(Event::Sent(_, count)) = inbox.recv().await {
+                if connection.sent(count) {
+                    break;
+                }
+            }
+        };
+        let (heard, ()) = tokio::join!(reading, leaving);
+        assert!(heard == said, "every octet, in its place");
+        connection.send(b"more".to_vec()).unwrap();
+        assert!(connection.has_sent_all(), "it went at once");
+    }
 
     #[tokio::test]
     async fn last_words_leave_although_nobody_hears_the_connection_any_more() {

@@ -53,3 +53,23 @@ async fn an_address_that_is_gone_is_noticed_on_a_connection_that_stays() {
     assert_eq!(desk.connections[&conn].ends, truth);
     assert!(desk.look > Instant::now(), "and the next look is later");
 }
+
+#[tokio::test]
+async fn a_connection_whose_reader_or_writer_dies_is_closed_and_the_peer_goes_on() {
+    let (mut desk, mut inbox) = desk();
+    desk.feed(Input::Start);
+    let (stream, mut router) = connections(1).await.remove(0);
+    desk.answer(Call::Accepted(stream));
+    let conn = *desk.connections.keys().next().unwrap();
+    assert_eq!(desk.fsm.state(), State::OpenSent);
+    desk.dialling = None;
+    desk.connections.get_mut(&conn).unwrap().strike();
+    let (_calls, mut called) = mpsc::channel(1);
+    while !desk.connections.is_empty() {
+        desk.turn(&mut inbox, &mut called).await;
+    }
+    assert_ne!(desk.fsm.state(), State::OpenSent);
+    assert!(desk.fsm.report().fault.unwrap().to_string().contains("internal error"));
+    let mut heard = Vec::new();
+    tokio::io::AsyncReadExt::read_to_end(&mut router, &mut heard).await.expect("the router sees the end");
+}
