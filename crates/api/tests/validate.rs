@@ -188,7 +188,7 @@ fn each_mistake_in_a_bgp_configuration_is_named_where_it_is() {
             "8 warning default: spec.global.useMultiplePaths UnsupportedFields",
             "11 error default: spec.neighbors[0].config.neighborAddress AddressSyntax",
             "14 error default: spec.neighbors[1].timers.holdTime FieldUnknown",
-            "15 error default: spec.neighbors[2].config.neighborInterface NeighborInterfaceUnsupported",
+            "15 warning default: spec.neighbors[2].config.neighborInterface NeighborInterfaceUnsupported",
             "19 error default: spec.neighbors[3].advertise.communities[0] CommunitySyntax",
             "20 warning default: spec.neighbors[4].config.authPassword PasswordInline",
             "27 error spare: spec.global.asn SchemaViolated",
@@ -201,7 +201,7 @@ fn each_mistake_in_a_bgp_configuration_is_named_where_it_is() {
     assert!(!text.contains("hunter2"), "a password is never repeated: {text}");
     assert!(text.contains("bgp.purelb.io/v1"), "{text}");
     assert!(
-        text.ends_with("0 ServiceGroups, 1 LBNodeAgent and 2 BGPConfigurations in 1 file: 8 errors, 3 warnings\n"),
+        text.ends_with("0 ServiceGroups, 1 LBNodeAgent and 2 BGPConfigurations in 1 file: 7 errors, 4 warnings\n"),
         "{text}"
     );
 }

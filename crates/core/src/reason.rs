@@ -795,6 +795,13 @@ pub enum Reason {
     #[error("neighborInterface is not supported yet; write the router's address as neighborAddress")]
     NeighborInterfaceUnsupported,
 
+    /// A BGPConfiguration with a mistake.
+    #[error("the BGPConfiguration has a mistake: {first}; its condition Ready names all, and what is in use")]
+    BgpConfigurationMistaken {
+        /// The first mistake, with its field.
+        first: String,
+    },
+
     /// Two neighbors with one address on one node.
     #[error("{address} is the address of {first} already, which counts; delete one, or let their nodeSelectors differ")]
     NeighborDuplicate {

@@ -219,8 +219,8 @@ fn said(
             let BgpReading { reading, unsupported } = read::bgp(&BgpObject::from(object));
             for field in unsupported {
                 let reason = Reason::UnsupportedFields { fields: field.clone() };
-                // An unnumbered neighbor is refused with a sentence of its own.
-                if !reading.problems.iter().any(|problem| problem.field == field) {
+                // An unnumbered neighbor has a sentence of its own.
+                if !reading.warnings.iter().any(|warning| warning.field == field) {
                     notes.warning(field, reason);
                 }
             }

@@ -38,6 +38,19 @@ pub struct ConfigurationNews {
     pub leaving: bool,
     /// What it says; `None` if it cannot be used at all.
     pub configuration: Option<Configuration>,
+    /// The first mistake in it, if there is one, in a sentence.
+    #[serde(default)]
+    pub mistake: Option<String>,
+    /// Where it has a mistake, `configuration` is a form that it had before and that had none.
+    #[serde(default)]
+    pub earlier: bool,
+}
+
+impl ConfigurationNews {
+    /// Whether `configuration` is a form without a mistake.
+    pub fn is_sound(&self) -> bool {
+        self.configuration.is_some() && (self.mistake.is_none() || self.earlier)
+    }
 }
 
 /// What was found when the Secrets that the configuration names were read.

@@ -15,7 +15,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use purelb_api::LBNodeAgent;
 use purelb_api::annotations::LEASE_ADDRESSES;
-use purelb_api::read::{self, BgpObject, GroupObject, ServiceObject};
+use purelb_api::read::{self, BgpObject, GroupObject, Reading, ServiceObject};
 use purelb_core::bgp::{Candidate, NodeFacts};
 use purelb_core::endpoints::SliceView;
 use purelb_core::group::Forms;
@@ -177,11 +177,13 @@ fn node_news(object: Node) -> NodeNews {
     NodeNews { name: object.name_any(), uid, labels: object.metadata.labels.unwrap_or_default(), addresses, facts }
 }
 
-fn configuration_news(object: &BgpObject) -> ConfigurationNews {
+pub(super) fn configuration_news(object: &BgpObject) -> ConfigurationNews {
     let Candidate { namespace, name, created, leaving } = read::bgp_candidate(object);
     let uid = object.uid().unwrap_or_default();
-    let configuration = read::bgp_in_force(object).0.reading.value;
-    ConfigurationNews { key: (namespace, name), uid, created, leaving, configuration }
+    let (reading, earlier) = read::bgp_in_force(object);
+    let Reading { value: configuration, problems, .. } = reading.reading;
+    let mistake = problems.first().map(|problem| format!("{}: {}", problem.field, problem.reason));
+    ConfigurationNews { key: (namespace, name), uid, created, leaving, configuration, mistake, earlier }
 }
 
 fn group_news(read: &GroupObject) -> (Key, Box<Forms>) {

@@ -133,6 +133,16 @@ mod tests {
     }
 
     #[test]
+    fn an_edit_that_adds_an_unnumbered_neighbor_and_a_router_is_in_force() {
+        let mut edited = spec("192.0.2.254");
+        let unnumbered = json!({"config": {"neighborInterface": "eth1", "peerAsn": 64513}});
+        let other = json!({"config": {"neighborAddress": "192.0.2.253", "peerAsn": 64513}});
+        edited["neighbors"].as_array_mut().unwrap().extend([unnumbered, other]);
+        let read = object(edited, kept_form(spec("192.0.2.254")));
+        assert_eq!(routers(&read), (vec!["192.0.2.254".to_owned(), "192.0.2.253".to_owned()], false));
+    }
+
+    #[test]
     fn a_password_that_is_written_in_the_object_is_not_copied_to_its_status() {
         let mut own = spec("192.0.2.254");
         own["neighbors"][0]["config"]["authPassword"] = json!("hunter2");

@@ -162,14 +162,14 @@ impl<'a> Draft<'a> {
     fn address(&mut self) -> Option<(IpAddr, Option<String>)> {
         let config = &self.neighbor.config;
         let Some(text) = config.neighbor_address.as_deref().filter(|text| !text.is_empty()) else {
-            let unnumbered = config.neighbor_interface.as_ref().is_some_and(|name| !name.is_empty());
-            let missing = Reason::FieldMissing { field: "neighborAddress", example: "the router's address" };
-            let (name, reason) = if unnumbered {
-                ("config.neighborInterface", Reason::NeighborInterfaceUnsupported)
+            // Accepted as it always was, so it is no mistake that would keep the rest of an edit out of force.
+            if config.neighbor_interface.as_ref().is_some_and(|name| !name.is_empty()) {
+                let field = format!("{}.config.neighborInterface", self.path);
+                self.notes.warning(field, Reason::NeighborInterfaceUnsupported);
             } else {
-                ("config.neighborAddress", missing)
-            };
-            self.wrong(name, reason);
+                let missing = Reason::FieldMissing { field: "neighborAddress", example: "the router's address" };
+                self.wrong("config.neighborAddress", missing);
+            }
             return None;
         };
         let (addr, zone) = text.split_once('%').map_or((text, None), |(addr, zone)| (addr, Some(zone)));

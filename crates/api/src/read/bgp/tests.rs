@@ -175,7 +175,6 @@ fn a_wrong_setting_costs_no_session(
 #[case("/config/neighborAddress", json!("224.0.0.1"), "config.neighborAddress", "NeighborAddressUnusable")]
 #[case("/config/neighborAddress", json!("fe80::1"), "config.neighborAddress", "NeighborAddressUnusable")]
 #[case("/config/neighborAddress", json!("192.0.2.1%eth 1"), "config.neighborAddress", "InterfaceName")]
-#[case("/config", json!({"neighborInterface": "eth1", "peerAsn": 1}), "config.neighborInterface", "NeighborInterfaceUnsupported")]
 #[case("/config/peerAsn", json!(0), "config.peerAsn", "AsnInvalid")]
 #[case("/config/localAsn", json!(-1), "config.localAsn", "AsnInvalid")]
 #[case("/config/peerGroup", json!("spines"), "config.peerGroup", "PeerGroupMissing")]
@@ -230,6 +229,17 @@ fn what_works_but_was_hardly_meant_is_a_warning(
 ) {
     let reading = read(with(pointer, value)).reading;
     assert_eq!((named(&reading.warnings), reading.problems.len()), (vec![(field, reason)], 0));
+}
+
+#[test]
+fn a_neighbor_that_is_only_an_interface_is_accepted_and_said_to_have_no_effect() {
+    let mut spec = plain();
+    spec["neighbors"].as_array_mut().unwrap().push(json!({"config": {"neighborInterface": "eth1", "peerAsn": 1}}));
+    let BgpReading { reading, unsupported } = read(spec);
+    let field = "spec.neighbors[1].config.neighborInterface";
+    assert_eq!(named(&reading.warnings), [(field, "NeighborInterfaceUnsupported")]);
+    assert_eq!((reading.problems.len(), unsupported), (0, vec![field.to_owned()]));
+    assert_eq!(reading.value.unwrap().neighbors.len(), 1);
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub(super) struct Bgp {
 struct InForce {
     object: ConfigurationNews,
     configuration: Configuration,
+    /// Whether that is a form without a mistake.
+    sound: bool,
     /// What it means for this node; `None` until everything it needs was looked up.
     meaning: Option<NodeBgp>,
 }
@@ -141,15 +143,19 @@ impl Bgp {
         info!(object, sessions = self.sessions().len(), "what bgp does on this node has changed");
     }
 
-    /// The object that counts. One that cannot be used keeps its last usable form.
+    /// The object that counts. While it has a mistake it keeps the form without one that was last in force here, which may
+    /// be younger than the one in its status, or the only one there is.
     fn chosen(&self) -> Option<InForce> {
         let objects: Vec<_> = self.objects.values().collect();
         let candidates: Vec<_> = objects.iter().map(|news| candidate(news)).collect();
         let object = objects[bgp::choose(&candidates, &self.install_namespace).chosen?];
-        let before = self.in_force.as_ref().filter(|before| before.object.key == object.key);
-        let last = || before.map(|before| before.configuration.clone());
-        let configuration = object.configuration.clone().or_else(last)?;
-        Some(InForce { object: object.clone(), configuration, meaning: None })
+        let same = |before: &&InForce| (&before.object.key, &before.object.uid) == (&object.key, &object.uid);
+        let before = self.in_force.as_ref().filter(same).filter(|_| object.mistake.is_some());
+        let (configuration, sound) = match (before, &object.configuration) {
+            (Some(before), now) if before.sound || now.is_none() => (before.configuration.clone(), before.sound),
+            (_, now) => (now.clone()?, object.is_sound()),
+        };
+        Some(InForce { object: object.clone(), configuration, sound, meaning: None })
     }
 
     /// What a configuration means for this node, once the Node and the Secrets are known.

@@ -88,7 +88,7 @@ impl Bgp {
             neighbors,
             import: in_force.map(|in_force| self.import(in_force, state)).unwrap_or_default(),
             routes: self.routes(state),
-            problems: self.problems(),
+            problems: self.mistake().into_iter().chain(self.problems()).collect(),
             leaving,
         }
     }
@@ -188,6 +188,12 @@ impl Bgp {
     pub(super) fn unselected(&self) -> Option<Problem> {
         let meaning = self.in_force.as_ref()?.meaning.as_ref()?;
         meaning.problems.iter().find(|problem| is_unselected(problem)).cloned()
+    }
+
+    /// That the configuration has a mistake. Its author is told by the object itself, and not by every node.
+    fn mistake(&self) -> Option<Problem> {
+        let first = self.in_force.as_ref()?.object.mistake.clone()?;
+        Some(Problem::new("spec", Reason::BgpConfigurationMistaken { first }))
     }
 
     /// What keeps this node from doing as it is told.

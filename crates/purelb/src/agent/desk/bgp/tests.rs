@@ -4,30 +4,46 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
-use purelb_api::read::{self, BgpObject};
 use purelb_core::bgp::Password;
 use purelb_core::members::Timing;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::agent::event::configuration_news;
 use crate::agent::metrics::Metrics;
 
 const ROUTER: &str = "192.0.2.254";
 
 fn object(spec: &Value) -> Box<ConfigurationNews> {
-    let object = json!({
+    kept(spec, &Value::Null)
+}
+
+/// An object in whose status this form is kept.
+fn kept(spec: &Value, last_valid: &Value) -> Box<ConfigurationNews> {
+    let mut object = json!({
         "apiVersion": "bgp.purelb.io/v1", "kind": "BGPConfiguration",
         "metadata": {"name": "default", "namespace": "home", "uid": "1"}, "spec": spec,
     });
-    let object: BgpObject = serde_json::from_value(object).unwrap();
-    let configuration = read::bgp(&object).reading.value;
-    Box::new(ConfigurationNews {
-        key: ("home".to_owned(), "default".to_owned()),
-        uid: "1".to_owned(),
-        created: 1,
-        leaving: false,
-        configuration,
-    })
+    if !last_valid.is_null() {
+        object["status"] = json!({"lastValid": {"generation": 1, "spec": last_valid}});
+    }
+    Box::new(configuration_news(&serde_json::from_value(object).unwrap()))
+}
+
+fn spec_with(router: &str) -> Value {
+    let mut spec = spec();
+    spec["neighbors"][0]["config"]["neighborAddress"] = json!(router);
+    spec
+}
+
+fn peers(bgp: &Bgp) -> Vec<String> {
+    bgp.peers().map(|peer| peer.to_string()).collect()
+}
+
+/// The object is another now.
+fn edit(bgp: &mut Bgp, news: Box<ConfigurationNews>) {
+    assert!(bgp.take(Change::Here(news)));
+    bgp.configure();
 }
 
 fn spec() -> Value {
@@ -145,6 +161,45 @@ fn a_configuration_that_becomes_unusable_stays_in_force_as_it_was() {
     bgp.configure();
     assert_eq!(bgp.peers().count(), 1);
     assert_eq!(desk(&broken).peers().count(), 0, "one that never was usable is none");
+}
+
+#[test]
+fn a_bad_edit_of_an_object_with_a_password_in_it_leaves_the_sessions_as_they_are() {
+    let mut secured = spec();
+    secured["neighbors"][0]["config"]["authPassword"] = json!("open sesame");
+    let mut bgp = desk(&secured);
+    let mut broken = secured.clone();
+    broken["neighbors"][0]["timers"] = json!({"config": {"holdTime": 1}});
+    edit(&mut bgp, object(&broken));
+    assert_eq!(peers(&bgp), [ROUTER], "nothing is kept in the status, and yet the form is");
+    edit(&mut bgp, object(&spec_with("192.0.2.253")));
+    assert_eq!(peers(&bgp), ["192.0.2.253"], "what is mended counts");
+}
+
+#[test]
+fn a_bad_edit_keeps_the_form_in_force_and_not_an_older_one_of_the_status() {
+    let (first, second, broken) = (spec(), spec_with("192.0.2.253"), spec_with("nobody"));
+    let mut bgp = desk(&first);
+    edit(&mut bgp, kept(&second, &first));
+    // No allocator runs, so that the status still has the first form.
+    edit(&mut bgp, kept(&broken, &first));
+    assert_eq!(peers(&bgp), ["192.0.2.253"]);
+    let mut anew = desk(&broken);
+    assert_eq!(anew.peers().count(), 0, "where nothing better was ever known, the usable part counts");
+    let mut partly = spec_with("nobody");
+    partly["neighbors"].as_array_mut().unwrap().push(spec()["neighbors"][0].clone());
+    edit(&mut anew, object(&partly));
+    assert_eq!(peers(&anew), [ROUTER], "also of the next edit");
+}
+
+#[test]
+fn a_node_whose_only_neighbor_has_a_mistake_is_not_well() {
+    let mut bgp = desk(&spec_with("nobody"));
+    let report = bgp.report(&state(), Duration::from_secs(60), false);
+    assert!(report.neighbors.is_empty() && !report.is_healthy());
+    let said = report.problems[0].reason.to_string();
+    assert!(said.contains("spec.neighbors[0].config.neighborAddress") && said.contains("nobody"), "{said}");
+    assert_eq!(reasons(&mut bgp), ["RouterIDResolved"], "the object itself tells its author");
 }
 
 #[test]
