@@ -247,11 +247,16 @@ impl Fsm {
     fn configure(&mut self, global: Arc<Global>, peer: Arc<Peer>) {
         let same_us = |a: &Global, b: &Global| (a.asn, a.router_id, &a.name) == (b.asn, b.router_id, &b.name);
         let keep = same_us(&self.global, &global) && self.peer.same_session(&peer);
-        let other_doors = self.global.listen != global.listen;
+        let other_doors = peer.passive && self.global.listen != global.listen;
+        let other_side = self.peer.passive != peer.passive;
+        let other_pace = self.peer.keepalive != peer.keepalive;
         (self.global, self.peer) = (global, peer);
         if keep {
-            if other_doors && self.peer.passive && self.links.is_empty() && matches!(self.phase, Phase::Waiting(_)) {
-                self.begin();
+            if other_doors || other_side {
+                self.change_sides();
+            }
+            if other_pace {
+                self.change_pace();
             }
             self.choose();
             self.tell();
@@ -260,6 +265,20 @@ impl Fsm {
             self.close_all(Some(&farewell));
             (self.misses, self.relapses, self.fault, self.phase) = (0, 0, None, Phase::Stopped);
             self.start();
+        }
+    }
+
+    /// Who dials is another one now, or we can be dialled elsewhere. Connections that there are stay.
+    fn change_sides(&mut self) {
+        if self.phase == Phase::Stopped {
+            return;
+        }
+        if self.phase == Phase::Dialling && self.peer.passive {
+            self.out.push(Output::HangUp);
+            self.phase = Phase::Waiting(None);
+        }
+        if self.links.is_empty() && matches!(self.phase, Phase::Waiting(_) | Phase::Pausing(..)) {
+            self.begin();
         }
     }
 
@@ -293,7 +312,7 @@ impl Fsm {
         match (&link.stage, heard) {
             (_, Heard::Notification(farewell)) => {
                 self.counts.notifications_heard += 1;
-                self.counts.last_notification = Some((Direction::Heard, farewell.code, farewell.subcode));
+                self.note(Direction::Heard, &farewell);
                 self.out.push(Output::Close(conn));
                 self.lose(conn, Fault::Told(farewell));
             }

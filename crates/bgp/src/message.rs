@@ -82,8 +82,10 @@ pub struct Graceful {
     pub restarting: bool,
     /// The restart time in seconds, of 12 bits.
     pub time: u16,
-    /// Families whose forwarding survives.
+    /// Families that it restarts gracefully with.
     pub families: Families,
+    /// The F bit: what was told before is still forwarded, in all of them.
+    pub preserved: bool,
 }
 
 /// An UPDATE message that we send. Each holds one family and fits into one message.

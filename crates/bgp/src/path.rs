@@ -7,9 +7,6 @@ use crate::fault::Fault;
 use crate::fsm::Session;
 use crate::wish::{Family, Global, Peer};
 
-/// GRACEFUL_SHUTDOWN (RFC 8326 §5).
-const GRACEFUL_SHUTDOWN: u32 = 0xffff_0000;
-
 /// The preference of routes inside an AS, when nobody asks for another.
 const USUAL_LOCAL_PREF: u32 = 100;
 
@@ -82,11 +79,7 @@ impl Path {
         let next_hop = next_hop.ok_or(Fault::NoNextHop { family })?;
         let internal = peer.is_internal(global);
         let repeat = if internal { 0 } else { 1 + usize::from(peer.advertise.prepend) };
-        let mut communities = peer.advertise.communities.clone();
-        if global.draining {
-            communities.insert(GRACEFUL_SHUTDOWN);
-        }
-        let preference = if global.draining { 0 } else { peer.advertise.local_pref.unwrap_or(USUAL_LOCAL_PREF) };
+        let preference = peer.advertise.local_pref.unwrap_or(USUAL_LOCAL_PREF);
         Ok(Self {
             family,
             next_hop,
@@ -94,7 +87,7 @@ impl Path {
             four_octets: session.four_octets,
             med: peer.advertise.med,
             local_pref: internal.then_some(preference),
-            communities,
+            communities: peer.advertise.communities.clone(),
             large_communities: peer.advertise.large_communities.clone(),
         })
     }

@@ -196,7 +196,7 @@ impl Desk {
         self.look = Instant::now() + LOOK;
         let addresses = if self.connections.is_empty() { None } else { socket::Addresses::now() };
         let Some(addresses) = addresses else { return Vec::new() };
-        let ends = |(conn, one): (&Conn, &Connection)| Some((*conn, addresses.ends(one.ends.local)?));
+        let ends = |(conn, one): (&Conn, &Connection)| Some((*conn, addresses.ends(one.local)?));
         self.connections.iter().filter_map(ends).collect()
     }
 
@@ -255,8 +255,9 @@ impl Desk {
         let Ok(local) = stream.local_addr() else { return };
         self.next += 1;
         let conn = Conn(self.next);
-        let ends = socket::ends(local.ip());
-        self.connections.insert(conn, Connection::open(conn, stream, ends.clone(), &self.events));
+        let local = socket::local_end(local);
+        let ends = socket::ends(local);
+        self.connections.insert(conn, Connection::open(conn, stream, (local, ends.clone()), &self.events));
         self.feed(input(conn, ends));
     }
 

@@ -5,7 +5,7 @@
 
 mod addresses;
 
-pub(crate) use addresses::{Addresses, ends};
+pub(crate) use addresses::{Addresses, ends, local_end};
 
 use std::ffi::CString;
 use std::io;

@@ -39,8 +39,6 @@ pub struct Global {
     pub name: String,
     /// This process follows another that left without a word and within the restart time (RFC 4724 §3, the R bit).
     pub restarting: bool,
-    /// Ask routers to prefer others: GRACEFUL_SHUTDOWN (RFC 8326).
-    pub draining: bool,
     /// Addresses that come and go, service addresses for example. They are never chosen as a next hop.
     pub fleeting: BTreeSet<IpAddr>,
 }
@@ -65,8 +63,7 @@ impl Global {
     #[must_use]
     pub fn new(asn: u32, router_id: Ipv4Addr) -> Self {
         let listen = Some(Listen::default());
-        let (restarting, draining) = (false, false);
-        Self { asn, router_id, listen, name: String::new(), restarting, draining, fleeting: BTreeSet::new() }
+        Self { asn, router_id, listen, name: String::new(), restarting: false, fleeting: BTreeSet::new() }
     }
 }
 
@@ -244,11 +241,14 @@ impl Peer {
         self.our_asn(global) == self.asn
     }
 
-    /// Whether these two differ only in what is said, so that a session need not be closed to go from one to the other.
+    /// Whether these two differ only in what is said, how often, and who dials, so that a session need not be closed to go
+    /// from one to the other.
     #[must_use]
     pub(crate) fn same_session(&self, other: &Self) -> bool {
         let quiet = |peer: &Self| Self {
             connect_retry: Duration::ZERO,
+            keepalive: None,
+            passive: false,
             next_hop_v4: None,
             next_hop_v6: None,
             advertise: Advertise::default(),

@@ -22,7 +22,7 @@ pub fn neighbor(address: IpAddr) -> Value {
 /// How often the session of a node with a neighbor fell, by the node's metrics.
 pub fn flaps(node: &Node, neighbor: IpAddr) -> Result<u64> {
     let metrics = node.ask("/metrics")?;
-    let name = format!("purelb_bgp_session_flaps{{peer=\"{neighbor}\"}} ");
+    let name = format!("purelb_bgp_session_flaps_total{{peer=\"{neighbor}\"}} ");
     let value = metrics.lines().find_map(|line| line.strip_prefix(&name));
     value.with_context(|| format!("{} counts no flaps of {neighbor}", node.name()))?.parse().context("it is a number")
 }

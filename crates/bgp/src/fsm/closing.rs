@@ -65,10 +65,19 @@ impl Fsm {
     pub(super) fn say_and_close(&mut self, conn: Conn, farewell: Option<&Notification>) {
         if let Some(farewell) = farewell {
             self.counts.notifications_sent += 1;
-            self.counts.last_notification = Some((Direction::Sent, farewell.code, farewell.subcode));
+            self.note(Direction::Sent, farewell);
             self.out.push(Output::Send(conn, Message::Notification(farewell.clone())));
         }
         self.out.push(Output::Close(conn));
+    }
+
+    /// Keeps a notification for operators. One that only ends the second of two connections says nothing of the session.
+    pub(super) fn note(&mut self, direction: Direction, notification: &Notification) {
+        let Notification { code, subcode, .. } = *notification;
+        let harmless = (code, subcode) == (6, 7) && (direction == Direction::Sent || self.links.len() > 1);
+        if !harmless {
+            self.counts.last_notification = Some((direction, code, subcode));
+        }
     }
 
     /// A connection is gone, and the session with it unless there is another.

@@ -54,8 +54,7 @@ impl Fsm {
     }
 
     fn greet(&mut self, conn: Conn, side: Side, ends: Ends) {
-        let restarting = self.global.restarting && !self.met;
-        let hello = session::hello(&self.global, &self.peer, &ends, restarting);
+        let hello = session::hello(&self.global, &self.peer, &ends, self.met);
         let patience = if matches!(self.peer.ttl, Ttl::Security(_)) { NEAR_PATIENCE } else { PATIENCE };
         self.links.push(Link::new(conn, side, ends, self.now, patience));
         self.send(conn, Message::Open(hello));

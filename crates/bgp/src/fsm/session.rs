@@ -37,10 +37,14 @@ pub struct Session {
     pub restart_time: u16,
 }
 
-/// Our OPEN on a connection.
-pub(super) fn hello(global: &Global, peer: &Peer, ends: &Ends, restarting: bool) -> Open {
-    let restart =
-        |time: Duration| Graceful { restarting, time: seconds(time).min(LONGEST_RESTART), families: peer.families };
+/// Our OPEN on a connection. Only a process that has met the peer, or follows one that has, forwards what it was told.
+pub(super) fn hello(global: &Global, peer: &Peer, ends: &Ends, met: bool) -> Open {
+    let restart = |time: Duration| Graceful {
+        restarting: global.restarting && !met,
+        time: seconds(time).min(LONGEST_RESTART),
+        families: peer.families,
+        preserved: global.restarting || met,
+    };
     let can = Capabilities {
         families: Some(peer.families),
         refresh: true,

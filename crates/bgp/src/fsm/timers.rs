@@ -54,6 +54,15 @@ impl Fsm {
         }
     }
 
+    /// We are to say more or less often that we are alive, beginning now.
+    pub(super) fn change_pace(&mut self) {
+        let now = self.now;
+        let next: Vec<_> = self.links.iter().map(|link| link.session().and_then(|one| self.keepalive(one))).collect();
+        for (link, pause) in self.links.iter_mut().zip(next) {
+            link.keepalive_at = pause.map(|pause| now + pause);
+        }
+    }
+
     /// How often we say that we are alive: a third of the hold time, or more often if asked, less up to a quarter.
     pub(super) fn keepalive(&self, session: &Session) -> Option<Duration> {
         let third = session.hold? / 3;

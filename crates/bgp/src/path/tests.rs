@@ -84,16 +84,6 @@ fn our_as_stands_in_the_path_to_external_peers_only_and_the_preference_goes_to_i
 }
 
 #[test]
-fn a_node_that_drains_asks_routers_to_prefer_others() {
-    let session = session("10.0.0.1", &[], false);
-    let draining = Global { draining: true, ..global() };
-    let inside = Peer { asn: 65001, ..external() };
-    let path = Path::choose(Family::V4, &session, &draining, &inside).unwrap();
-    assert!(path.communities.contains(&0xffff_0000));
-    assert_eq!(path.local_pref, Some(0));
-}
-
-#[test]
 fn a_next_hop_changes_only_when_its_address_is_gone() {
     let ends = |beside: &[&str]| Ends {
         local: [10, 0, 0, 5].into(),

@@ -2,6 +2,7 @@
 //! between them and the peer.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -42,19 +43,26 @@ pub(super) struct Connection {
     /// Messages that have not left, as far as was heard.
     waiting: usize,
     tasks: JoinSet<()>,
+    /// Our address, with the number of its interface if it means something there only.
+    pub(super) local: (IpAddr, u32),
     /// Our end, as the state machine knows it.
     pub(super) ends: Ends,
 }
 
 impl Connection {
-    pub(super) fn open(conn: Conn, stream: TcpStream, ends: Ends, events: &mpsc::Sender<Event>) -> Self {
+    pub(super) fn open(
+        conn: Conn,
+        stream: TcpStream,
+        (local, ends): ((IpAddr, u32), Ends),
+        events: &mpsc::Sender<Event>,
+    ) -> Self {
         let (input, output) = stream.into_split();
         let output = Arc::new(output);
         let (outbox, queue) = mpsc::channel(OUTBOX);
         let mut tasks = JoinSet::new();
         tasks.spawn(read(conn, input, events.clone()));
         tasks.spawn(write(conn, output.clone(), queue, events.clone()));
-        Self { output, outbox, waiting: 0, tasks, ends }
+        Self { output, outbox, waiting: 0, tasks, local, ends }
     }
 
     /// Sends a message: at once, if nothing is waiting and the kernel takes it, or else by the writer. One on a connection
@@ -204,7 +212,7 @@ mod tests {
         let (stream, _) = listener.accept().await.unwrap();
         let (events, mut inbox) = mpsc::channel(1);
         let ends = Ends { local: [127, 0, 0, 1].into(), beside: Vec::new() };
-        let mut connection = Connection::open(Conn(1), stream, ends, &events);
+        let mut connection = Connection::open(Conn(1), stream, ((ends.local, 0), ends), &events);
         let mut said = Vec::new();
         // More than the kernel takes from one who is not read.
         for number in 0..u8::try_from(OUTBOX / 2).unwrap() {
@@ -238,7 +246,7 @@ mod tests {
         let (stream, _) = listener.accept().await.unwrap();
         let (events, inbox) = mpsc::channel(1);
         let ends = Ends { local: [127, 0, 0, 1].into(), beside: Vec::new() };
-        let mut connection = Connection::open(Conn(1), stream, ends, &events);
+        let mut connection = Connection::open(Conn(1), stream, ((ends.local, 0), ends), &events);
         let keepalive = wire::encode(&crate::message::Message::Keepalive).unwrap();
         router.write_all(&keepalive.repeat(3)).await.unwrap();
         while events.capacity() > 0 {

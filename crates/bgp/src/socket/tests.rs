@@ -12,10 +12,10 @@ fn peer(address: &str) -> Peer {
 
 #[test]
 fn an_address_is_found_beside_those_of_its_interface() {
-    let found = ends("127.0.0.1".parse().unwrap());
+    let found = ends(("127.0.0.1".parse().unwrap(), 0));
     assert_eq!(found.local, IpAddr::from([127, 0, 0, 1]));
     assert!(!found.beside.contains(&found.local));
-    let unknown = ends("192.0.2.77".parse().unwrap());
+    let unknown = ends(("192.0.2.77".parse().unwrap(), 0));
     assert!(unknown.beside.is_empty(), "an address we do not have has nothing beside it: {unknown:?}");
 }
 

@@ -4,7 +4,7 @@ mod locks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,6 +111,8 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         self.task.abort();
+        // The task lets go of the socket only when it has its turn, and the next door may want the same port now.
+        let _ = SockRef::from(&*self.listener).shutdown(Shutdown::Both);
     }
 }
 

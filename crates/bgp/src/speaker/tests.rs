@@ -323,3 +323,20 @@ fn silent_peer(own: IpAddr, target: IpAddr) -> std::net::TcpStream {
     stream.write_all(&wire::encode(&crate::message::Message::Keepalive).unwrap()).unwrap();
     stream
 }
+
+#[tokio::test]
+async fn other_addresses_to_listen_on_take_the_same_port_at_once() {
+    let [a, b] = two();
+    let one = Speaker::start().unwrap();
+    let listening = |addresses: Vec<IpAddr>| {
+        let mut wish = wish(a, 65001, vec![Peer { passive: true, ..peer(a, b, 65002) }], &[]);
+        wish.global.listen = Some(Listen { port: PORT + 1, addresses });
+        wish
+    };
+    for addresses in [vec![a], vec![Ipv4Addr::UNSPECIFIED.into()], vec![a], vec![a, b]] {
+        let number = one.set(listening(addresses.clone()));
+        until(&one, b, "the wish is heard", |report| report.wish == number).await;
+        assert_eq!(one.reports().borrow().listening, Listening::On, "{addresses:?}");
+    }
+    std::net::TcpStream::connect((b, PORT + 1)).expect("the last ones are open");
+}

@@ -2,18 +2,26 @@
 
 use std::net::Ipv4Addr;
 
-use netgauze_bgp_pkt::capabilities::{BgpCapability, ExtendedNextHopEncoding, GracefulRestartCapability};
-use netgauze_iana::address_family::{AddressFamily, AddressType};
+use netgauze_bgp_pkt::capabilities::BgpCapability;
+use netgauze_iana::address_family::AddressType;
 use netgauze_parse_utils::reader::SliceReader;
 use netgauze_parse_utils::traits::ParseFrom;
 
 use super::{kind, walk};
 use crate::message::{Capabilities, Graceful, Heard, Open};
 use crate::notification::Notification;
-use crate::wish::{Families, Family};
+use crate::wish::Family;
 
 /// Type of the one optional parameter there is: capabilities (RFC 5492 §4).
 const CAPABILITIES: u8 = 2;
+
+/// Capabilities that are lists of families. They are read by hand: the codec gives a list up for one family that it does
+/// not know.
+const EXTENDED_NEXT_HOP: u8 = 5;
+const GRACEFUL_RESTART: u8 = 64;
+
+/// IPv4 unicast with a next hop of IPv6 (RFC 8950 §4).
+const V4_THROUGH_V6: [u8; 6] = [0, 1, 0, 1, 0, 2];
 
 /// Length and type that announce lengths of two octets (RFC 9072 §2).
 const EXTENDED: u8 = 255;
@@ -99,11 +107,19 @@ impl Reading {
 
     /// Hands the codec one capability at a time, so that one that it cannot read does not spoil the next.
     fn capabilities(&mut self, mut bytes: &[u8]) -> Option<()> {
-        while let Some((_, after)) = bytes.split_first() {
+        while let Some((&code, after)) = bytes.split_first() {
             let (value, rest) = sized(after, false)?;
             let whole = bytes.get(..value.len() + 2)?;
-            if let Ok(capability) = BgpCapability::parse(&mut SliceReader::new(whole)) {
-                self.capability(&capability);
+            match code {
+                EXTENDED_NEXT_HOP => {
+                    self.can.extended_next_hop |= value.chunks_exact(6).any(|one| one == V4_THROUGH_V6)
+                }
+                GRACEFUL_RESTART => self.can.graceful = graceful(value).or(self.can.graceful.take()),
+                _ => {
+                    if let Ok(capability) = BgpCapability::parse(&mut SliceReader::new(whole)) {
+                        self.capability(&capability);
+                    }
+                }
             }
             bytes = rest;
         }
@@ -121,10 +137,6 @@ impl Reading {
                 self.can.four_octets = true;
                 self.asn = offer.asn4();
             }
-            BgpCapability::ExtendedNextHopEncoding(offer) => {
-                self.can.extended_next_hop |= offer.encodings().iter().any(is_v4_through_v6);
-            }
-            BgpCapability::GracefulRestartCapability(offer) => self.can.graceful = Some(graceful(offer)),
             BgpCapability::Fqdn(offer) => self.can.name = offer.hostname().into(),
             _ => {}
         }
@@ -149,13 +161,19 @@ fn family(kind: AddressType) -> Option<Family> {
     }
 }
 
-fn is_v4_through_v6(encoding: &ExtendedNextHopEncoding) -> bool {
-    encoding.address_type() == AddressType::Ipv4Unicast && encoding.next_hop_afi() == AddressFamily::IPv6
-}
-
-fn graceful(offer: &GracefulRestartCapability) -> Graceful {
-    let mut families = Families::default();
-    let kinds = offer.address_families().iter().map(|one| one.address_type());
-    kinds.filter_map(family).for_each(|family| families.add(family));
-    Graceful { restarting: offer.restart(), time: offer.time(), families }
+/// Flags of four bits and a time of twelve, and then each family with flags of its own.
+fn graceful(value: &[u8]) -> Option<Graceful> {
+    let (head, tuples) = value.split_first_chunk::<2>()?;
+    let head = u16::from_be_bytes(*head);
+    let mut graceful = Graceful { restarting: head & 0x8000 != 0, time: head & 0x0fff, ..Graceful::default() };
+    for tuple in tuples.chunks_exact(4) {
+        let family = match tuple {
+            [0, 1, 1, _] => Family::V4,
+            [0, 2, 1, _] => Family::V6,
+            _ => continue,
+        };
+        graceful.families.add(family);
+        graceful.preserved |= tuple[3] & 0x80 != 0;
+    }
+    Some(graceful)
 }

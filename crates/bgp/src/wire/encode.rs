@@ -113,7 +113,7 @@ fn capabilities(asn: u32, can: &Capabilities) -> Vec<BgpCapability> {
 }
 
 fn restart(graceful: &Graceful) -> GracefulRestartCapability {
-    let kept = |family| GracefulRestartAddressFamily::new(true, address_type(family));
+    let kept = |family| GracefulRestartAddressFamily::new(graceful.preserved, address_type(family));
     let families: Vec<_> = graceful.families.iter().map(kept).collect();
     GracefulRestartCapability::new(graceful.restarting, false, graceful.time, families)
 }

@@ -71,7 +71,7 @@ fn read_back(bytes: &[u8], four_octets: bool) -> netgauze_bgp_pkt::update::BgpUp
 
 #[test]
 fn an_open_is_read_as_it_was_written() {
-    let graceful = Some(Graceful { restarting: true, time: 120, families: Families::BOTH });
+    let graceful = Some(Graceful { restarting: true, time: 120, families: Families::BOTH, preserved: false });
     let can = Capabilities {
         families: Some(Families::BOTH),
         refresh: true,
@@ -194,12 +194,14 @@ fn every_length_that_is_wrong_is_answered_by_the_notification_for_it() {
 #[test]
 fn a_capability_that_cannot_be_read_does_not_spoil_the_next() {
     let capabilities = [
-        &[1, 4, 0x40, 0x99, 0, 77][..], // an address family that nobody knows
-        &[2, 1, 0],                     // route refresh of a wrong length
-        &[8, 3, 1, 2, 3],               // multiple labels, malformed
-        &[200, 2, 1, 2],                // unknown
-        &[65, 4, 0, 1, 0, 1],           // AS 65537
-        &[1, 4, 0, 2, 0, 1],            // IPv6
+        &[1, 4, 0x40, 0x99, 0, 77][..],                      // an address family that nobody knows
+        &[2, 1, 0],                                          // route refresh of a wrong length
+        &[8, 3, 1, 2, 3],                                    // multiple labels, malformed
+        &[200, 2, 1, 2],                                     // unknown
+        &[65, 4, 0, 1, 0, 1],                                // AS 65537
+        &[1, 4, 0, 2, 0, 1],                                 // IPv6
+        &[5, 12, 0x40, 0x99, 0, 77, 0, 2, 0, 1, 0, 1, 0, 2], // next hops, of an unknown family and then of IPv4
+        &[64, 14, 0x80, 120, 0x40, 0x99, 77, 0x80, 0, 2, 1, 0x80, 0x40, 4, 71, 0], // restart, between unknown families
     ]
     .concat();
     let length = u8::try_from(capabilities.len()).unwrap();
@@ -210,7 +212,10 @@ fn a_capability_that_cannot_be_read_does_not_spoil_the_next() {
         let Heard::Open(open) = hear(&message(kind::OPEN, &body)).unwrap().remove(0) else { panic!("an OPEN") };
         assert_eq!(open.asn, 65537);
         assert_eq!(open.can.spoken(), Families::only(Family::V6));
-        assert!(!open.can.refresh);
+        assert!(!open.can.refresh && open.can.extended_next_hop);
+        let families = Families::only(Family::V6);
+        let graceful = Graceful { restarting: true, time: 120, families, preserved: true };
+        assert_eq!(open.can.graceful, Some(graceful));
     }
 }
 

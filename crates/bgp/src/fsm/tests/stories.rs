@@ -69,8 +69,23 @@ fn a_change_of_attributes_is_told_without_closing_the_session() {
     assert_eq!(bench.step(change.clone()), "1:+192.0.2.1/32");
     bench.drain(1);
     assert_eq!(bench.step(change), "");
+    let often = Peer { keepalive: Some(Duration::from_secs(4)), passive: true, ..peer() };
+    assert_eq!(bench.step(Input::Configure(Arc::new(global()), Arc::new(often))), "1:+192.0.2.1/32", "as at first");
+    bench.drain(1);
+    assert_eq!(bench.pass(Duration::from_secs(4)), "1:keepalive", "from now on");
+    bench.drain(1);
     let timers = Peer { hold: Duration::from_secs(30), ..peer() };
     assert_eq!(bench.step(Input::Configure(Arc::new(global()), Arc::new(timers))), "1:6/6 1:close dial");
+}
+
+#[test]
+fn who_is_to_wait_hangs_up_and_who_is_to_dial_does() {
+    let with = |passive| Input::Configure(Arc::new(global()), Arc::new(Peer { passive, ..peer() }));
+    let mut bench = Bench::at("connect");
+    assert_eq!((bench.step(with(true)).as_str(), bench.state()), ("hangup", State::Active));
+    assert_eq!((bench.step(with(false)).as_str(), bench.state()), ("dial", State::Connect));
+    let mut bench = Bench::at("stopped");
+    assert_eq!(bench.step(with(true)) + &bench.step(with(false)), "", "nobody asked for anything");
 }
 
 /// The connection that the side with the higher identifier has dialled stays (RFC 4271 §6.8). We are 5; 1 is ours.
@@ -142,26 +157,31 @@ fn with_graceful_restart_a_peer_that_dials_anew_has_restarted() {
     assert_eq!(bench.state(), State::OpenSent);
 }
 
-#[test]
-fn only_the_first_open_after_a_restart_says_so() {
+/// The R bit is for the first session of a process that follows another; the F bit for all that may have been told before.
+#[rstest]
+#[case::after_an_agent(true, (true, true))]
+#[case::after_a_reboot(false, (false, false))]
+fn only_the_first_open_after_a_restart_says_so(#[case] restarting: bool, #[case] first: (bool, bool)) {
     let peer = Arc::new(Peer { graceful_restart: Some(Duration::from_secs(120)), ..peer() });
-    let us = Arc::new(Global { restarting: true, ..global() });
+    let us = Arc::new(Global { restarting, ..global() });
     let mut fsm = Fsm::new(us, peer);
-    let restarting = |outputs: &[Output]| {
+    let bits = |outputs: &[Output]| {
         let graceful = outputs.iter().find_map(|output| match output {
             Output::Send(_, Message::Open(open)) => open.can.graceful.clone(),
             _ => None,
         });
-        graceful.is_some_and(|graceful| graceful.restarting && graceful.families == Families::BOTH)
+        let graceful = graceful.expect("the session can be restarted gracefully");
+        assert_eq!(graceful.families, Families::BOTH);
+        (graceful.restarting, graceful.preserved)
     };
     fsm.step(Input::Start, Duration::ZERO, 0);
-    assert!(restarting(&fsm.step(named("connect"), Duration::ZERO, 0)));
+    assert_eq!(bits(&fsm.step(named("connect"), Duration::ZERO, 0)), first);
     for input in ["open", "keepalive", "close"] {
         fsm.step(named(input), Duration::ZERO, 0);
     }
     fsm.step(Input::Tick, Duration::from_secs(10), 0);
     let outputs = fsm.step(Input::Connected(Conn(7), ends()), Duration::from_secs(10), 0);
-    assert!(!outputs.is_empty() && !restarting(&outputs));
+    assert_eq!(bits(&outputs), (false, true), "it was told something by this process");
 }
 
 #[test]
@@ -420,7 +440,7 @@ fn the_last_notification_is_kept_with_its_direction_and_across_the_next_session(
     let last = |bench: &Bench| bench.fsm.report().counts.last_notification;
     assert_eq!(last(&bench), None);
     bench.step(named("accept"));
-    assert_eq!(last(&bench), Some((Direction::Sent, 6, 7)));
+    assert_eq!(last(&bench), None, "that says nothing of the session");
     assert_eq!(bench.fsm.report().counts.notifications_sent, 1, "a connection too many is told so, and that counts");
     bench.step(named("notification"));
     assert_eq!(last(&bench), Some((Direction::Heard, 6, 4)));

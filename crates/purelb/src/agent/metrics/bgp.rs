@@ -1,7 +1,7 @@
 //! What is counted of BGP, under the names that k8gobgp had where it had any.
 
 use std::net::IpAddr;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -35,7 +35,7 @@ pub struct BgpMetrics {
     status_size: Gauge,
     told_to: Series<Neighbor, Gauge>,
     up: Series<Peer, Gauge>,
-    flaps: Series<Peer, Gauge>,
+    flaps: Series<Peer, Counter>,
     notification: Series<Notified, Gauge>,
     deaf: Gauge,
 }
@@ -202,7 +202,8 @@ impl BgpMetrics {
         for (address, peer) in &speaker.peers {
             let label = peer_label(*address);
             self.up.get_or_create(&label).set(i64::from(peer.state == SessionState::Established));
-            self.flaps.get_or_create(&label).set(i64::try_from(peer.flaps).unwrap_or(i64::MAX));
+            // The speaker counts, also what happens between two looks.
+            self.flaps.get_or_create(&label).inner().store(peer.flaps, Ordering::Relaxed);
             let v4 = peer.told.iter().filter(|net| net.addr().is_ipv4()).count();
             for (family, told) in [(V4, v4), (V6, peer.told.len() - v4)] {
                 self.told_to.get_or_create(&Neighbor { neighbor: label.peer.clone(), family }).set(count(told));

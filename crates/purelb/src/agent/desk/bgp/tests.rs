@@ -396,7 +396,7 @@ fn dashboards_find_the_metrics_of_bgp_by_their_names() {
         "k8gobgp_nodestatus_last_successful_write_timestamp 1.5",
         "k8gobgp_nodestatus_object_size_bytes 700",
         "purelb_bgp_session_up{peer=\"192.0.2.254\"} 1",
-        "purelb_bgp_session_flaps{peer=\"192.0.2.254\"} 0",
+        "purelb_bgp_session_flaps_total{peer=\"192.0.2.254\"} 0",
         "purelb_bgp_session_last_notification{peer=\"192.0.2.254\",code=\"6/2\"} 1",
         "purelb_bgp_not_listening 0",
     ] {
