@@ -17,6 +17,10 @@ pub const FOLDER: &str = "PURELB_AUDIT";
 const HOMES: [&str; 2] = ["purelb-system", "purelb"];
 /// Who plays the programs of older releases says so.
 const REFERENCE: &str = "reference";
+/// The kinds of the built-in BGP speaker.
+const BGP: &str = "bgp.purelb.io";
+/// The manifests for clusters without it.
+const WITHOUT_BGP: [&str; 2] = ["install-nobgp.yaml", "upgrade-from-0.13.yaml"];
 
 /// One thing that an account may do or has done. The same words in manifests and logs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +60,8 @@ pub struct Request {
     pub right: Right,
     /// Whether the API server said that it is not allowed.
     pub denied: bool,
+    /// Whether the API server said that there is no such thing, or that it does not have the kind.
+    pub missing: bool,
     /// Whether a program of an older release asked.
     pub reference: bool,
 }
@@ -67,6 +73,8 @@ pub struct Verdict {
     pub granted: usize,
     /// Rights that nobody has used.
     pub unused: BTreeSet<Right>,
+    /// Rights to the kinds of BGP that manifests without it grant, and nobody has used in a cluster without these kinds.
+    pub unused_without_bgp: BTreeSet<Right>,
     /// What today's programs asked for and no manifest grants.
     pub denied: BTreeSet<Right>,
     /// What a manifest grants and they were denied all the same: a test was installing or removing the manifests, or took
@@ -77,7 +85,8 @@ pub struct Verdict {
 /// Compares the manifests in `deploy` with the logs in `folder`.
 ///
 /// A right that older releases also need is used only if today's program uses it: what only an upgrade grants, for as long
-/// as old and new run side by side, is for the older ones to use.
+/// as old and new run side by side, is for the older ones to use. Manifests without BGP grant no more than those with it; a
+/// right to the kinds of BGP counts there only if it was used where these kinds are missing.
 ///
 /// # Errors
 /// When a manifest or a log cannot be read, or there is no log of both programs.
@@ -100,10 +109,19 @@ pub fn judge(deploy: &Path, folder: &Path) -> Result<Verdict> {
     let unused = today.iter().filter(|right| !used(right, false));
     let unused = unused.chain(upgrade.difference(&today).filter(|right| !used(right, true)));
     let unused = unused.cloned().collect();
+    let mut unused_without_bgp = BTreeSet::new();
+    for name in WITHOUT_BGP {
+        let rights = granted(&deploy.join(name))?;
+        let more: Vec<String> = rights.difference(&today).map(ToString::to_string).collect();
+        ensure!(more.is_empty(), "{name} grants what install.yaml does not: {more:?}");
+        let asked =
+            |right: &Right| requests.iter().any(|one| !one.reference && one.missing && covers(right, &one.right));
+        unused_without_bgp.extend(rights.into_iter().filter(|right| right.group == BGP && !asked(right)));
+    }
     let denied = requests.iter().filter(|request| request.denied && !request.reference);
     let denied = denied.map(|request| request.right.clone());
     let (not_in_force, denied) = denied.partition(|asked| today.iter().any(|right| covers(right, asked)));
-    Ok(Verdict { granted: today.union(&upgrade).count(), unused, denied, not_in_force })
+    Ok(Verdict { granted: today.union(&upgrade).count(), unused, unused_without_bgp, denied, not_in_force })
 }
 
 /// Every right that the roles of a manifest give to an account.
@@ -176,7 +194,8 @@ fn request(entry: &Value) -> Option<Request> {
         at_home: word("namespace") == namespace,
     };
     let reference = entry["userAgent"] == REFERENCE;
-    Some(Request { right, denied: entry["responseStatus"]["code"] == 403, reference })
+    let code = &entry["responseStatus"]["code"];
+    Some(Request { right, denied: *code == 403, missing: *code == 404, reference })
 }
 
 /// Whether a right is what allows this.
@@ -238,10 +257,30 @@ subjects: [{kind: ServiceAccount, name: lbnodeagent}]
             + "\n"
     }
 
+    /// The rights of BGP, for manifests without it.
+    const LOOKING: &str = "
+---
+kind: ClusterRole
+metadata: {name: looking}
+rules:
+- {apiGroups: [bgp.purelb.io], resources: [configs], verbs: [list, watch]}
+---
+kind: ClusterRoleBinding
+roleRef: {kind: ClusterRole, name: looking}
+subjects: [{kind: ServiceAccount, name: allocator}]
+";
+
     fn stage(logs: &str) -> Result<Verdict> {
+        staged(logs, MANIFEST, MANIFEST)
+    }
+
+    fn staged(logs: &str, with: &str, without: &str) -> Result<Verdict> {
         let (deploy, folder) = (tempfile::tempdir()?, tempfile::tempdir()?);
         for name in ["install.yaml", "upgrade-from-0.17.yaml"] {
-            fs::write(deploy.path().join(name), MANIFEST)?;
+            fs::write(deploy.path().join(name), with)?;
+        }
+        for name in WITHOUT_BGP {
+            fs::write(deploy.path().join(name), without)?;
         }
         fs::write(folder.path().join("1.log"), logs)?;
         judge(deploy.path(), folder.path())
@@ -285,6 +324,22 @@ subjects: [{kind: ServiceAccount, name: lbnodeagent}]
             line("allocator", "list", &services, 200, "rust") + &line("lbnodeagent", "get", &services, 200, "rust");
         let verdict = stage(&(ours + &line("lbnodeagent", "list", &services, 200, REFERENCE)))?;
         assert!(verdict.unused.iter().any(|right| right.to_string() == "lbnodeagent may list services"));
+        Ok(())
+    }
+
+    #[test]
+    fn without_bgp_a_right_to_its_kinds_counts_only_where_they_are_missing() -> Result<()> {
+        let configs = json!({"resource": "configs", "apiGroup": BGP});
+        let services = json!({"resource": "services"});
+        let both = format!("{}{}", MANIFEST.trim_end(), LOOKING);
+        let there =
+            line("allocator", "watch", &configs, 200, "rust") + &line("lbnodeagent", "list", &services, 200, "rust");
+        let logs = there + &line("allocator", "list", &configs, 404, "rust");
+        let verdict = staged(&logs, &both, &both)?;
+        let left: Vec<String> = verdict.unused_without_bgp.iter().map(ToString::to_string).collect();
+        assert_eq!(left, ["allocator may watch configs.bgp.purelb.io"]);
+        let error = staged(&logs, MANIFEST, &both).expect_err("it grants more").to_string();
+        assert!(error.contains("install-nobgp.yaml grants what install.yaml does not"), "{error}");
         Ok(())
     }
 

@@ -61,6 +61,45 @@ fn rights(capabilities: &Value) -> Value {
     })
 }
 
+/// What scripts, monitoring and the kubelet go by: labels, annotations, the named port, probes; and where it may run.
+fn others_find_it(workload: &Value, component: &str) -> Result<()> {
+    let labels = json!({"app": "purelb", "component": component});
+    let template = &workload["spec"]["template"];
+    assert_eq!(workload["metadata"]["name"], component);
+    for found in
+        [&workload["metadata"]["labels"], &template["metadata"]["labels"], &workload["spec"]["selector"]["matchLabels"]]
+    {
+        assert_eq!(*found, labels, "the labels of the {component}");
+    }
+    let scraped = json!({"prometheus.io/scrape": "true", "prometheus.io/port": "7472"});
+    assert_eq!(template["metadata"]["annotations"], scraped, "the annotations of the {component}'s pods");
+    assert_eq!(template["spec"]["serviceAccountName"], component);
+    assert_eq!(template["spec"]["nodeSelector"], json!({"kubernetes.io/os": "linux"}));
+    let tolerated = ["control-plane", "master"].map(
+        |role| json!({"key": format!("node-role.kubernetes.io/{role}"), "operator": "Exists", "effect": "NoSchedule"}),
+    );
+    assert_eq!(template["spec"]["tolerations"], json!(tolerated), "the {component} runs on control-plane nodes");
+
+    let container = container(workload)?;
+    assert_eq!(container["name"], component);
+    let monitoring = &container["ports"][0];
+    assert_eq!((&monitoring["name"], &monitoring["containerPort"]), (&json!("monitoring"), &json!(7472)));
+    for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
+        let asked = &container[probe]["httpGet"];
+        assert_eq!((&asked["path"], &asked["port"]), (&json!(path), &json!("monitoring")), "{component}: {probe}");
+    }
+    Ok(())
+}
+
+/// Every object of an install that has a place says whose it is.
+async fn all_are_labelled(cluster: &Cluster, install: &str) -> Result<()> {
+    let list = cluster.get(&["-f", &shipped(install)]).await?;
+    for object in list["items"].as_array().context("an install is several objects")? {
+        assert_eq!(object["metadata"]["labels"]["app"], "purelb", "{} {}", object["kind"], object["metadata"]["name"]);
+    }
+    Ok(())
+}
+
 /// Name and version of every object of an install.
 async fn versions(cluster: &Cluster, install: &str) -> Result<Vec<(Value, Value)>> {
     let mut list = cluster.get(&["-f", &shipped(install)]).await?;
@@ -85,8 +124,17 @@ async fn a_fresh_cluster_takes_the_install_in_one_go_and_again(
     let before = versions(&cluster, install).await?;
     cluster.apply(way, &shipped(install)).await?;
     assert_eq!(versions(&cluster, install).await?, before, "applied again, it changes nothing");
+    all_are_labelled(&cluster, install).await?;
 
     let agent = cluster.get(&["-n", HOME, "daemonset/lbnodeagent"]).await?;
+    let allocator = cluster.get(&["-n", HOME, "deployment/allocator"]).await?;
+    for (workload, component) in [(&agent, "lbnodeagent"), (&allocator, "allocator")] {
+        others_find_it(workload, component)?;
+    }
+    assert_eq!(
+        (&allocator["spec"]["replicas"], &allocator["spec"]["strategy"]["type"]),
+        (&json!(2), &json!("Recreate"))
+    );
     let container = container(&agent)?;
     assert_eq!(container["securityContext"], rights(&capabilities));
     let taken = container["ports"].as_array().into_iter().flatten().map(|port| port["containerPort"].clone());
