@@ -1,5 +1,5 @@
 SHELL := bash
-.PHONY: help demo test check bench chaos tested crds manifests image fmt
+.PHONY: help demo test check bench chaos repeat tested crds manifests image fmt
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -18,6 +18,9 @@ bench: ## benchmarks, with their floors in the same run
 
 chaos: ## three allocators in trouble for ten minutes; SECONDS=N for longer, PURELB_SEED=N to see a story again
 	@eval "$$(scripts/setup)" && PURELB_CHAOS_SECONDS=$(or $(SECONDS),600) cargo test -p purelb-lab --test allocator -- --nocapture whatever_happens
+
+repeat: ## stories of lab/tests/cluster TIMES times in a row on a busy machine: make repeat PROOF="trouble upgrade" TIMES=5
+	@scripts/repeat $(or $(TIMES),5) $(PROOF)
 
 tested: ## the same as test, and docs/tested.md anew from what the proofs have seen
 	@PURELB_TESTED=$$(mktemp); export PURELB_TESTED; scripts/test; code=$$?; rm -f "$$PURELB_TESTED"; exit $$code
