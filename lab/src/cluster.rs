@@ -112,7 +112,8 @@ impl Cluster {
             proxy.start(node, &folder, &mut watchdog)?;
         }
         wires.watch(&folder, &mut watchdog)?;
-        let router = settings.router.map(|make| routed(make, &wires.router, &nodes)).transpose()?;
+        let router =
+            settings.router.map(|make| routed(make, &wires.router, &nodes, &folder.join("logs"))).transpose()?;
         let mut cluster = Self { nodes, router, plane, wires, folder, _watchdog: watchdog };
         cluster.staff(settings)?;
         if let Err(error) = cluster.until("every node is ready", UP_WITHIN, Self::is_up).await {
@@ -200,6 +201,14 @@ impl Cluster {
         self.wires.guest(name, host)
     }
 
+    /// Starts routing software on a node. What it prints is with all other logs, also when it has ended.
+    ///
+    /// # Errors
+    /// See [`Router::start`].
+    pub fn route_on(&self, node: &Node, make: Make, config: &str) -> Result<Router> {
+        Router::start_logged(make, &node.namespace, config, &self.logs())
+    }
+
     /// The network of the router, whether or not a program runs there.
     #[must_use]
     pub fn router_network(&self) -> &Namespace {
@@ -278,12 +287,13 @@ impl Drop for Cluster {
 }
 
 /// A router that takes what the nodes announce, each family in a session of its own.
-fn routed(make: Make, namespace: &Namespace, nodes: &[Node]) -> Result<Router> {
+fn routed(make: Make, namespace: &Namespace, nodes: &[Node], logs: &Path) -> Result<Router> {
     let mut neighbours = Vec::new();
     for node in nodes {
         let (v4, v6) = addresses::node(node.number);
         neighbours.push(Neighbour { v6: false, passive: true, ..Neighbour::new(v4.into(), NODES_AS) });
         neighbours.push(Neighbour { v4: false, passive: true, ..Neighbour::new(v6.into(), NODES_AS) });
     }
-    Router::start(make, namespace, &RouterSettings { asn: ROUTER_AS, id: addresses::ROUTER.0, neighbours })
+    let settings = RouterSettings { asn: ROUTER_AS, id: addresses::ROUTER.0, neighbours };
+    Router::start_logged(make, namespace, &settings.text(make), logs)
 }

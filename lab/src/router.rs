@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -47,6 +48,14 @@ pub struct Settings {
     pub id: Ipv4Addr,
     /// Its neighbours.
     pub neighbours: Vec<Neighbour>,
+}
+
+impl Settings {
+    /// The same in the language of this make.
+    #[must_use]
+    pub fn text(&self, make: Make) -> String {
+        make.config(self)
+    }
 }
 
 /// What a router is told about one neighbour.
@@ -102,9 +111,12 @@ impl Neighbour {
 pub struct Router {
     make: Make,
     namespace: Namespace,
-    /// Sockets, settings and logs; removed with the programs.
+    /// Sockets and settings, and the logs if nobody has named a place for them; removed with the programs.
     folder: PathBuf,
+    logs: PathBuf,
     config: String,
+    /// How often its programs were started.
+    starts: AtomicU32,
     /// Nothing while it is restarted.
     programs: Mutex<Option<Running>>,
 }
@@ -121,7 +133,7 @@ impl Router {
     /// # Errors
     /// When the program is not installed, or refuses its settings: its log is in the message.
     pub fn start(make: Make, namespace: &Namespace, settings: &Settings) -> Result<Self> {
-        Self::start_with(make, namespace, &make.config(settings))
+        Self::start_with(make, namespace, &settings.text(make))
     }
 
     /// The same with a configuration in the router's own language.
@@ -130,8 +142,22 @@ impl Router {
     /// See [`Router::start`].
     pub fn start_with(make: Make, namespace: &Namespace, config: &str) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("purelb-router-").tempdir()?.keep();
+        Self::begin(make, namespace, config, folder.clone(), folder)
+    }
+
+    /// The same with its logs in a folder where they stay, also those from before a restart.
+    ///
+    /// # Errors
+    /// See [`Router::start`].
+    pub fn start_logged(make: Make, namespace: &Namespace, config: &str, logs: &Path) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("purelb-router-").tempdir()?.keep();
+        Self::begin(make, namespace, config, folder, logs.to_owned())
+    }
+
+    fn begin(make: Make, namespace: &Namespace, config: &str, folder: PathBuf, logs: PathBuf) -> Result<Self> {
         let (namespace, config) = (namespace.clone(), config.to_owned());
-        let router = Self { make, namespace, folder, config, programs: Mutex::default() };
+        let router =
+            Self { make, namespace, folder, logs, config, starts: AtomicU32::new(0), programs: Mutex::default() };
         router.launch()?;
         Ok(router)
     }
@@ -148,9 +174,11 @@ impl Router {
 
     fn launch(&self) -> Result<()> {
         open_to_all(&self.folder)?;
+        let start = self.starts.fetch_add(1, Ordering::Relaxed) + 1;
         let (mut watchdog, mut pids) = (Watchdog::guard(&self.folder)?, Vec::new());
         for Program { path: program, arguments, door } in self.make.programs(&self.folder, &self.config)? {
-            let log = self.folder.join(program.display().to_string().replace('/', "_"));
+            let name = program.file_name().unwrap_or_default().display();
+            let log = self.logs.join(format!("{}{name}.{start}.log", self.signature()));
             let mut inside: Vec<OsString> =
                 vec![format!("--net={}", self.namespace.path()).into(), "--".into(), program.into()];
             inside.extend(arguments);
@@ -287,9 +315,17 @@ impl Router {
     /// What its programs have printed.
     #[must_use]
     pub fn log(&self) -> String {
-        let files = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let logs = files.filter(|file| file.file_name().to_string_lossy().starts_with('_'));
-        logs.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
+        let files = std::fs::read_dir(&self.logs).into_iter().flatten().flatten();
+        let own = files.filter(|file| file.file_name().to_string_lossy().starts_with(&self.signature()));
+        let mut logs: Vec<PathBuf> = own.map(|file| file.path()).collect();
+        logs.sort();
+        logs.iter().filter_map(|path| std::fs::read_to_string(path).ok()).collect()
+    }
+
+    /// How the names of its logs begin: where it runs, and which of all that ran there it is.
+    fn signature(&self) -> String {
+        let unique = self.folder.file_name().unwrap_or_default().display().to_string();
+        format!("{}_{}_", self.namespace.name(), unique.trim_start_matches("purelb-"))
     }
 }
 

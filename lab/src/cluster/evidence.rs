@@ -1,10 +1,13 @@
 //! What is kept of a proof that failed, so that the failure explains itself.
 
+use std::any::Any;
 use std::fs;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
+use futures::FutureExt;
 
 use super::Cluster;
 
@@ -17,26 +20,32 @@ const QUESTIONS: [(&str, &str); 6] = [
     ("nft.txt", "nft list ruleset"),
     ("sockets.txt", "ss -tunap"),
 ];
-/// What is asked of the cluster.
-const OBJECTS: [(&str, &str); 4] = [
+/// What is asked of the cluster. The kinds of BGP by themselves: kubectl shows nothing at all if one kind is not there.
+const OBJECTS: [(&str, &str); 5] = [
     ("objects.yaml", "get nodes,pods,deployments,daemonsets,services,endpointslices,leases -A -o yaml"),
     ("purelb.yaml", "get servicegroups,lbnodeagents -A -o yaml"),
+    ("bgp.yaml", "get configs.bgp.purelb.io,bgpnodestatuses.bgp.purelb.io -A -o yaml"),
     ("events.txt", "get events -A --sort-by=.lastTimestamp"),
     ("pods.txt", "get pods -A -o wide"),
 ];
 
 impl Cluster {
-    /// Runs a proof on this cluster. When it fails, everything worth seeing is kept in one folder, and the error names it
-    /// and the command to run just this proof again.
+    /// Runs a proof on this cluster. When it fails or panics, everything worth seeing is kept in one folder, and the error
+    /// names it and the command to run just this proof again.
     ///
     /// # Errors
     /// What the proof failed with.
-    pub async fn prove(&self, name: &str, proof: impl AsyncFnOnce(&Self) -> Result<()>) -> Result<()> {
-        let Err(error) = proof(self).await else { return Ok(()) };
+    pub async fn prove<T>(&self, name: &str, proof: impl AsyncFnOnce(&Self) -> Result<T>) -> Result<T> {
+        // Nothing of what the proof had is looked at afterwards.
+        let outcome = AssertUnwindSafe(proof(self)).catch_unwind().await;
+        let error = match outcome {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => error,
+            Err(panic) => anyhow!("it panicked: {}", words(&*panic)),
+        };
         let kept = self.keep_evidence(name).await;
         let kept = kept.map_or_else(|error| format!("could not be kept: {error:#}"), |path| path.display().to_string());
-        let again = format!("cargo test -p purelb-lab --test cluster -- --exact --nocapture {name}");
-        Err(error.context(format!("{name} failed\n  evidence: {kept}\n  again:    {again}\n")))
+        Err(error.context(format!("{name} failed\n  evidence: {kept}\n  again:    {}\n", again(name))))
     }
 
     /// Writes logs, addresses, routes, rules, objects and the traffic on the nodes' segment to a new folder.
@@ -80,11 +89,23 @@ impl Cluster {
                 let _ = fs::copy(&file, folder.join(name));
             }
         }
-        if let Some(router) = &self.router {
-            fs::write(folder.join("router.log"), router.log())?;
-        }
         Ok(())
     }
+}
+
+/// What a panic says.
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
+}
+
+/// The command that runs just one proof, with the program that this one ran.
+fn again(name: &str) -> String {
+    let bundle = std::env::var_os("PURELB_BUNDLE").map(|bundle| format!("PURELB_BUNDLE={} ", bundle.display()));
+    let bundle = bundle.unwrap_or_default();
+    format!(
+        "eval \"$(scripts/setup)\" && {bundle}cargo test -p purelb-lab --test cluster -- --exact --nocapture {name}"
+    )
 }
 
 fn listed(folder: &Path) -> Result<Vec<PathBuf>> {

@@ -7,6 +7,7 @@ mod allocation;
 mod confinement;
 mod doors;
 mod entrance;
+mod evidence;
 mod from_0_13;
 mod from_0_17;
 mod keeping;

@@ -23,12 +23,16 @@ const SHARE: usize = CONNECTIONS / 5;
 /// Where it is installed.
 pub const HOME: &str = "purelb-system";
 
+/// A story that does little but install, for whoever wants to see that again.
+const FIRST: &str = "rights::purelb_asks_for_nothing_that_it_may_not_have";
+
 static ROUTERS: OnceCell<Result<Vec<Router>>> = OnceCell::const_new();
 
 /// The cluster, with PureLB and a BIRD on every node. The first to ask installs them.
 pub async fn installed() -> Result<&'static Cluster> {
     let cluster = cluster().await?;
-    let installed = ROUTERS.get_or_init(|| prepare(cluster)).await;
+    let first = async || cluster.prove(FIRST, async |cluster| prepare(cluster).await.context("not installed")).await;
+    let installed = ROUTERS.get_or_init(first).await;
     installed.as_ref().map_err(|error| anyhow!("{error:#}"))?;
     Ok(cluster)
 }
@@ -42,13 +46,14 @@ pub async fn prepare(cluster: &Cluster) -> Result<Vec<Router>> {
 /// Starts routing software on every node, which runs as long as the result is kept.
 pub fn beside(cluster: &Cluster, make: Make) -> Result<Vec<Router>> {
     let config = |node| if make == Make::Frr { frr(node) } else { Ok(bird(node)) };
-    cluster.nodes.iter().map(|node| Router::start_with(make, &node.namespace, &config(node)?)).collect()
+    cluster.nodes.iter().map(|node| cluster.route_on(node, make, &config(node)?)).collect()
 }
 
-/// Installs PureLB as an operator does, from the shipped manifests: `default`, or `nobgp`.
+/// Installs PureLB as an operator does, from the shipped manifests: `default`, or `nobgp`, which goes without the kinds of BGP.
 pub async fn install(cluster: &Cluster, variant: &str) -> Result<()> {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
-    for part in ["crds", variant] {
+    let kinds = if variant == "nobgp" { "crds-nobgp" } else { "crds" };
+    for part in [kinds, variant] {
         cluster.kubectl(&["apply", "-k", &deploy.join(part).display().to_string()]).await?;
         cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).await?;
     }
