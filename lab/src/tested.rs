@@ -70,7 +70,7 @@ fn note(file: &Path, proof: &str, what: &str, value: &str) -> Result<()> {
 /// each value once.
 ///
 /// # Errors
-/// When a line is not one of ours, or there is none at all.
+/// When a line is not one of ours, or a proof has noted nothing: a page without it would look complete.
 pub fn render(lines: &str) -> Result<String> {
     let mut proofs: BTreeMap<(usize, String), BTreeMap<String, Vec<String>>> = BTreeMap::new();
     for line in lines.lines() {
@@ -81,7 +81,15 @@ pub fn render(lines: &str) -> Result<String> {
             values.push(value);
         }
     }
-    ensure!(!proofs.is_empty(), "no proof has noted anything; was {FILE} set while they ran?");
+    let silent: Vec<String> = (1..=PROOFS.len())
+        .filter(|number| !proofs.keys().any(|(place, _)| place == number))
+        .map(|number| place(&number.to_string()).1)
+        .collect();
+    ensure!(
+        silent.is_empty(),
+        "these proofs have noted nothing; did they run, and was {FILE} set?\n  {}",
+        silent.join("\n  ")
+    );
     let mut page = OPENING.to_owned();
     for ((_, title), rows) in proofs {
         write!(page, "\n## {title}\n\n| what | seen |\n| --- | --- |\n")?;
@@ -112,35 +120,50 @@ fn cell(text: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_proofs_note_becomes_a_page_in_the_order_of_the_proofs() -> Result<()> {
+    /// What a run of all proofs notes, without some of them.
+    fn lines(notes: &[(&str, &str, &str)], without: &[usize]) -> Result<String> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("seen");
-        for (proof, what, value) in [
-            ("11", "nftables with BIRD", "300 of 300 answered"),
+        for (proof, what, value) in notes {
+            note(&file, proof, what, value)?;
+        }
+        for number in (1..=PROOFS.len()).filter(|number| !without.contains(number)) {
+            note(&file, &number.to_string(), "it", "holds")?;
+        }
+        Ok(std::fs::read_to_string(&file)?)
+    }
+
+    #[test]
+    fn what_proofs_note_becomes_a_page_in_the_order_of_the_proofs() -> Result<()> {
+        let notes = [
+            ("A cluster for developers", "time until it was up", "17 s"),
+            ("12", "a misspelt field", "unknown field"),
             ("6", "agent killed, 192.168.7.200", "nobody for 9800 ms"),
             ("6", "agent asked to stop, 192.168.7.200", "nobody for 35 ms"),
             ("6", "agent killed, 192.168.7.200", "nobody for 9700 ms"),
             ("6", "agent killed, 192.168.7.200", "nobody for 9800 ms"),
-        ] {
-            note(&file, proof, what, value)?;
-        }
-        let page = render(&std::fs::read_to_string(&file)?)?;
-        let rest = page.split_once("\n## ").context("there is a heading")?.1;
+        ];
+        let page = render(&lines(&notes, &[6, 12])?)?;
+        let parts: Vec<&str> = page.split("\n## ").collect();
+        assert_eq!(parts.len(), 1 + PROOFS.len() + 1, "{page}");
         assert_eq!(
-            rest,
+            parts[6],
             "6. Nodes in trouble: who answers, and for how long nobody does\n\n| what | seen |\n| --- | --- |\n\
              | agent asked to stop, 192.168.7.200 | nobody for 35 ms |\n\
-             | agent killed, 192.168.7.200 | nobody for 9800 ms; nobody for 9700 ms |\n\n\
-             ## 11. Every kube-proxy with every router\n\n| what | seen |\n| --- | --- |\n\
-             | nftables with BIRD | 300 of 300 answered |\n"
+             | agent killed, 192.168.7.200 | nobody for 9800 ms; nobody for 9700 ms |\n"
         );
+        assert!(parts[12].starts_with("12. Bad input"), "{}", parts[12]);
+        assert!(parts[13].starts_with("A cluster for developers\n"), "{}", parts[13]);
         Ok(())
     }
 
     #[test]
-    fn a_run_that_noted_nothing_makes_no_page() {
-        assert!(render("").is_err_and(|error| error.to_string().contains(FILE)));
+    fn a_proof_that_has_noted_nothing_is_named_instead_of_a_page() -> Result<()> {
+        let error = render(&lines(&[], &[3, 11])?).expect_err("two are missing").to_string();
+        assert!(error.contains(FILE) && error.contains("\n  3. The third seed"), "{error}");
+        assert!(error.contains("\n  11. Every kube-proxy") && error.lines().count() == 3, "{error}");
+        assert_eq!(render("").expect_err("all are missing").to_string().lines().count(), 1 + PROOFS.len());
         assert!(render("warning: unused\n").is_err());
+        Ok(())
     }
 }

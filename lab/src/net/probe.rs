@@ -23,6 +23,8 @@ use report::Answer;
 
 /// Between two packets of a client: twice the thousand per second that are promised, so that a busy machine still makes it.
 const PACE: Duration = Duration::from_micros(500);
+/// How much of a pause of its own a client makes up for: a time slice of a busy machine.
+const MADE_UP_FOR: Duration = Duration::from_millis(10);
 /// How long a client that misses answers goes on listening after the last one: whoever answers may not be scheduled.
 const LINGER: Duration = Duration::from_secs(1);
 /// How often a listening thread looks whether it should end.
@@ -192,8 +194,10 @@ fn send(sockets: &[UdpSocket], pace: Duration, stop: &AtomicBool) -> Vec<Instant
         sent.push(Instant::now());
         // A refusal (no neighbour, an ICMP error of an earlier packet) is a packet that got no answer.
         let _ = sockets[number % sockets.len()].send(&(number as u64).to_be_bytes());
-        // After a pause of our own we go on at the usual pace instead of making up for it in a burst.
-        next = (next + pace).max(Instant::now());
+        // A short pause of our own is made up for, or a busy machine would make us slow. After a longer one we go on at the
+        // usual pace: a burst would say nothing of the time that was missed.
+        let now = Instant::now();
+        next = (next + pace).max(now.checked_sub(MADE_UP_FOR).unwrap_or(now));
     }
     sent
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use purelb_lab::Cluster;
 use purelb_lab::router::Make;
 use purelb_lab::tested::seen;
 use serde_json::{Value, json};
 
-use crate::past::{self, Clients, FAR, NEAR, Picture, ROOM};
+use crate::past::{self, BOTH, Clients, FAR, NEAR, Picture, ROOM};
 use crate::purelb::{NODES, assigned, beside, held_by, service};
 use crate::site::SECOND;
 
@@ -81,7 +81,10 @@ async fn a_cluster_of_0_13_is_upgraded_and_keeps_every_address_and_object() -> R
             clients.were_answered(cluster, "0.13", GAP).await?;
             before.is_kept_in(&Picture::take(cluster, &[]).await?)?;
             println!("from 0.13: {passing:?}");
-            let less = passing.thinned.as_millis();
+            let (both, less) = (passing.doubled.as_millis(), passing.thinned.as_millis());
+            ensure!(passing.doubled < BOTH, "{NEAR} was on two nodes for {both} ms");
+            seen("8", "from 0.13, the local address on two nodes at once", past::looks(both));
+            seen("8", "from 0.13, allocators of two releases at once", "never");
             seen("8", "from 0.13, the router without some of three next hops", format!("{less} ms at most"));
             let words = format!("all {} objects kept, every address where it was, the same winners", before.objects());
             seen("8", "from 0.13, three nodes replaced at once", words);

@@ -9,14 +9,12 @@ use purelb_lab::router::Make;
 use purelb_lab::tested::seen;
 use serde_json::{Value, json};
 
-use crate::past::{self, Clients, FAR, NEAR, Picture, ROOM};
+use crate::past::{self, BOTH, Clients, FAR, NEAR, Picture, ROOM};
 use crate::purelb::{HOME, NODES, assigned, held_by, service};
 use crate::site::{SECOND, SOON};
 
 /// The other nodes go on, so that nobody should wait; the rest is for a busy machine.
 const GAP: Duration = Duration::from_secs(3);
-/// Agents of 0.17 take an address off when they see that another node has won it. These look three times a second.
-const BOTH: Duration = Duration::from_secs(3);
 
 fn object(version: &str, kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": HOME}, "spec": spec})
@@ -101,10 +99,10 @@ async fn a_cluster_of_0_17_is_upgraded_node_by_node_and_keeps_every_address_and_
             clients.were_answered(cluster, "0.17", GAP).await?;
             println!("from 0.17: {passing:?}");
             let (both, less) = (passing.doubled.as_millis(), passing.thinned.as_millis());
-            let words = format!("{both} ms at most, by looks that are some 100 ms apart");
-            seen("8", "from 0.17, the local address on two nodes at once", words);
-            seen("8", "from 0.17, the router without one of three next hops", format!("{less} ms at most"));
             ensure!(passing.doubled < BOTH, "{NEAR} was on two nodes for {both} ms");
+            seen("8", "from 0.17, the local address on two nodes at once", past::looks(both));
+            seen("8", "from 0.17, allocators of two releases at once", "never");
+            seen("8", "from 0.17, the router without one of three next hops", format!("{less} ms at most"));
             before.is_kept_in(&Picture::take(cluster, &["configs.bgp.purelb.io"]).await?)?;
             let words = format!("all {} objects kept, every address where it was, the same winner", before.objects());
             seen("8", "from 0.17, three nodes replaced one after another", words);

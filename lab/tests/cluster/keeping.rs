@@ -8,10 +8,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use purelb_lab::cluster::keeper::Notice;
 use purelb_lab::daemon;
+use purelb_lab::tested::seen;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::site::SECOND;
+
+/// How soon a cluster is there for a developer whose programs are built.
+const UP_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long the rest may take to be gone after a crash.
 const GONE_WITHIN: Duration = Duration::from_secs(30);
@@ -35,8 +39,14 @@ impl Desk {
         Ok(said.into_owned())
     }
 
-    fn up(&self) -> Result<Trace> {
-        let said = self.lab(&["up", "--nodes", "1", "--router", "none"])?;
+    /// A small one is up soon.
+    fn up_small(&self) -> Result<Trace> {
+        Ok(self.up(&["--nodes", "1", "--router", "none"])?.0)
+    }
+
+    /// Starts a cluster, and returns what `up` said about it.
+    fn up(&self, arguments: &[&str]) -> Result<(Trace, String)> {
+        let said = self.lab(&[&["up"], arguments].concat())?;
         let folder = self.state.path().join("lab");
         let notice: Notice = serde_json::from_slice(&fs::read(folder.join("notice"))?)?;
         assert!(said.contains(&format!("export KUBECONFIG={}", notice.kubeconfig.display())), "{said}");
@@ -44,7 +54,7 @@ impl Desk {
         let keeper = i32::try_from(keeper["pid"].as_i64().context("the keeper has an id")?)?;
         let trace = Trace { keeper, notice, folder };
         assert!(trace.processes()?.len() > 6, "etcd, three servers, kube-proxy and others: {:?}", trace.processes()?);
-        Ok(trace)
+        Ok((trace, said))
     }
 }
 
@@ -90,6 +100,26 @@ impl Trace {
     }
 }
 
+/// `up` says of every network how to look into it, and how to ask a Service; the commands are real ones.
+fn explained(trace: &Trace, said: &str) -> Result<()> {
+    let networks = &trace.notice.networks;
+    for name in ["node1", "node2", "node3", "router", "client", "far-client"] {
+        let (_, path) = networks.iter().find(|(one, _)| one == name).with_context(|| format!("there is no {name}"))?;
+        let line = said.lines().find(|line| line.split_whitespace().next() == Some(name));
+        ensure!(line.is_some_and(|line| line.ends_with(&format!("nsenter --net={path}"))), "{name}: {said}");
+    }
+    for words in [
+        "Look into a network, for example: cargo lab in node1 ip addr",
+        "cargo lab in client curl -s http://ADDRESS/",
+        "cargo lab in far-client curl -s http://ADDRESS/",
+        "cargo lab logs NAMESPACE/NAME",
+        "cargo lab down",
+    ] {
+        ensure!(said.contains(words), "not a word of {words:?}: {said}");
+    }
+    Ok(())
+}
+
 /// Starts a Pod, so that there is more than the cluster's own programs, and waits for it.
 fn run_something(desk: &Desk) -> Result<()> {
     desk.lab(&["kubectl", "run", "echo", "--image=echo"])?;
@@ -109,7 +139,12 @@ fn a_lab_that_is_ended_leaves_nothing_behind() -> Result<()> {
     let _alone = SECOND.blocking_lock();
     let desk = Desk { state: tempfile::tempdir()? };
     assert!(desk.lab(&["kubectl", "get", "nodes"]).is_err_and(|error| error.to_string().contains("cargo lab up")));
-    let trace = desk.up()?;
+    let begun = Instant::now();
+    let (trace, said) = desk.up(&[])?;
+    let took = begun.elapsed();
+    explained(&trace, &said)?;
+    assert!(took < UP_WITHIN, "it was up after {took:?}");
+    seen("A cluster for developers", "three nodes, router and clients are up after", format!("{} s", took.as_secs()));
     run_something(&desk)?;
     assert!(desk.lab(&["up"]).is_err_and(|error| error.to_string().contains("a lab is up already")));
     desk.lab(&["down"])?;
@@ -122,7 +157,7 @@ fn a_lab_that_is_ended_leaves_nothing_behind() -> Result<()> {
 fn a_lab_whose_keeper_is_killed_leaves_nothing_behind() -> Result<()> {
     let _alone = SECOND.blocking_lock();
     let desk = Desk { state: tempfile::tempdir()? };
-    let trace = desk.up()?;
+    let trace = desk.up_small()?;
     run_something(&desk)?;
     // Only the one that was started here, by its number.
     ensure!(Command::new("kill").args(["-KILL", &trace.keeper.to_string()]).status()?.success());

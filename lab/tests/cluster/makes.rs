@@ -10,6 +10,7 @@ use purelb_lab::router::Make;
 use purelb_lab::tested::seen;
 use serde_json::json;
 
+use crate::past::nothing_denied;
 use crate::purelb::{NODES, assigned, beside, group_v2, held_by, install, proxied, service, spread};
 use crate::site::{SECOND, deployment, fresh, rolled_out, room};
 use crate::speaker::configuration;
@@ -64,7 +65,8 @@ async fn nftables_with_frr_and_with_the_built_in_speaker_and_nodes_that_are_not_
             reached(cluster, "kube-proxy with nftables, the built-in speaker, BIRD as the router").await?;
             selected::only_selected_nodes_announce(cluster).await?;
             doors::mistakes_in_an_lbnodeagent_are_told(cluster).await?;
-            doors::mistakes_in_a_bgpconfiguration_are_told(cluster).await
+            doors::mistakes_in_a_bgpconfiguration_are_told(cluster).await?;
+            nothing_denied(cluster)
         })
         .await
 }

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, Client};
 use purelb_lab::Cluster;
 use purelb_lab::audit::{self, Request};
 use purelb_lab::cluster::{Node, Proxy};
@@ -26,6 +29,10 @@ pub const ROOM: &str = "shop";
 pub const NEAR: &str = "192.168.7.203";
 /// A virtual address of each family, which every node holds.
 pub const FAR: [&str; 2] = ["172.37.0.1", "fc00:37::10"];
+
+/// How long a local address may be on two nodes. Agents of 0.17 take an address off when they see that another node has won
+/// it, and these look three times a second; those of 0.13 that are killed leave it to their successor.
+pub const BOTH: Duration = Duration::from_secs(3);
 
 /// The kinds of which no object may be deleted.
 const KINDS: &str = "services,serviceaccounts,deployments,daemonsets,servicegroups.purelb.io,lbnodeagents.purelb.io";
@@ -211,8 +218,8 @@ impl Clients {
             let report = probe.finish()?;
             let words = told(&report);
             println!("from {release}: {address}: {words}");
-            seen("8", &format!("from {release}, client of {address}"), &words);
             ensure!(report.longest_gap < gap, "{address}: {words}");
+            seen("8", &format!("from {release}, client of {address}"), words);
         }
         Ok(())
     }
@@ -250,9 +257,34 @@ pub struct Passing {
     pub thinned: Duration,
 }
 
-/// Looks on while something is done. What is so at one look counts from the look before to the look after.
+/// A time by looks, in words.
+pub fn looks(milliseconds: u128) -> String {
+    format!("{milliseconds} ms at most, by looks that are some 100 ms apart")
+}
+
+/// The Pods of the allocator, of whatever release.
+struct Allocators(Api<Pod>);
+
+impl Allocators {
+    fn of(cluster: &Cluster) -> Result<Self> {
+        Ok(Self(Api::all(Client::try_from(cluster.plane.config())?)))
+    }
+
+    /// Fails if containers of two images run: allocators of different releases know nothing of each other.
+    async fn are_of_one_release(&self) -> Result<()> {
+        let pods = self.0.list(&ListParams::default().labels("component=allocator")).await?;
+        let states = pods.items.iter().filter_map(|pod| pod.status.as_ref()?.container_statuses.as_ref()).flatten();
+        let running = states.filter(|one| one.state.as_ref().is_some_and(|state| state.running.is_some()));
+        let images: BTreeSet<&str> = running.map(|one| one.image.as_str()).collect();
+        ensure!(images.len() <= 1, "allocators of two releases run at once: {images:?}");
+        Ok(())
+    }
+}
+
+/// Looks on while something is done, and fails if allocators of two releases run at once. What is so at one look counts from the look before to the look after.
 pub async fn watched(cluster: &Cluster, done: impl Future<Output = Result<()>>) -> Result<Passing> {
     let router = cluster.router.as_ref().context("the cluster has a router")?;
+    let allocators = Allocators::of(cluster)?;
     let (mut seen, mut last) = (Passing::default(), [Instant::now(); 2]);
     let mut done = std::pin::pin!(done);
     let mut ended = false;
@@ -264,6 +296,7 @@ pub async fn watched(cluster: &Cluster, done: impl Future<Output = Result<()>>) 
             }
             () = tokio::time::sleep(Duration::from_millis(50)) => {}
         }
+        allocators.are_of_one_release().await?;
         let begun = Instant::now();
         let doubled = holders(cluster, NEAR)?.len() > 1;
         let thinned = router.next_hops(&format!("{}/32", FAR[0]))?.len() < cluster.nodes.len();

@@ -195,7 +195,9 @@ async fn update(cluster: &Cluster, port: u16, command: &[&str]) -> Result<[Tally
     Ok(tallies)
 }
 
-fn note(proxy: Proxy, pods: &str, tallies: &[Tally; 2]) {
+/// What was seen, in words: for each way, what it is and how it went.
+fn words(proxy: Proxy, pods: &str, tallies: &[Tally; 2]) -> Vec<(String, String)> {
+    let mut all = Vec::new();
     for (Tally { asked, late, lost, cut }, way) in
         tallies.iter().zip(["the address of PureLB", "node ports, without PureLB"])
     {
@@ -204,8 +206,9 @@ fn note(proxy: Proxy, pods: &str, tallies: &[Tally; 2]) {
         let words =
             format!("{lost} of {asked} attempts lost, {late} answered only after TCP had asked again, {cut} cut");
         println!("{what}: {words}");
-        seen("4", &what, words);
+        all.push((what, words));
     }
+    all
 }
 
 /// What rolling updates cost: nothing that kube-proxy by itself would not cost, if Pods stay for those who have not heard.
@@ -213,14 +216,17 @@ pub async fn costs_no_more_than_kube_proxy(cluster: &Cluster, proxy: Proxy) -> R
     let port = serve(cluster).await?;
     // It is the old Pods whose ends are seen.
     let tallies = update(cluster, port, &["set", "env", "-n", HOME, "deployment/echo", "LINGER=0"]).await?;
-    note(proxy, "stay for a while", &tallies);
+    let told = words(proxy, "stay for a while", &tallies);
     let [ours, theirs] = &tallies;
     ensure!(ours.asked > 200 && theirs.asked > 200, "too few connections to mean anything: {tallies:?}");
     ensure!(ours.lost.len() <= theirs.lost.len(), "by the address and by the node ports: {tallies:#?}");
     ensure!(ours.cut.len() <= MOVES, "more than one was cut for each change of the next hops: {tallies:#?}");
     // Whom these lose depends on who connects in the moment of their end: it is told, not judged.
     let restart = ["rollout", "restart", "-n", HOME, "deployment/echo"];
-    note(proxy, "end at once", &update(cluster, port, &restart).await?);
+    let at_once = words(proxy, "end at once", &update(cluster, port, &restart).await?);
+    for (what, words) in told.into_iter().chain(at_once) {
+        seen("4", &what, words);
+    }
     Ok(())
 }
 

@@ -257,18 +257,27 @@ impl fmt::Display for View {
             write!(f, "by {}", self.nodes.join(", "))?;
         }
         let Report { sent, longest_gap, .. } = &self.report;
-        write!(f, "; client: {} of {sent} packets lost, ", self.report.lost())?;
+        write!(f, "; client: {} of {sent} packets lost, {:.0} a second, ", self.report.lost(), self.report.rate())?;
         write!(f, "at most {} ms without an answer", longest_gap.as_millis())
     }
 }
 
 impl Seen {
-    /// Prints and notes what was seen, and demands what is always promised: never do two nodes answer for an address.
-    pub fn tell(&self, proof: &str, what: &str) -> Result<()> {
+    /// Prints what was seen, demands what is always promised (never do two nodes answer for an address) and what is
+    /// promised here, and notes what has stood both.
+    pub fn tell(&self, proof: &str, what: &str, promised: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
         for view in self.near.iter().chain(&self.far) {
             println!("{what}, {} {}: {view}", view.kind(), view.address);
+        }
+        self.never_two(what)?;
+        promised(self).with_context(|| what.to_owned())?;
+        for view in self.near.iter().chain(&self.far) {
             seen(proof, &format!("{what}: {}", view.kind()), view);
         }
+        Ok(())
+    }
+
+    fn never_two(&self, what: &str) -> Result<()> {
         for (view, account) in self.near.iter().filter_map(|view| Some((view, view.account.as_ref()?))) {
             let often = account.asked as f64 / view.report.lasted.as_secs_f64();
             ensure!(often > ASKED, "{what}: the witness asked {often:.0} times a second: too seldom to tell: {view:?}");

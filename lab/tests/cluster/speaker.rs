@@ -8,9 +8,11 @@ use anyhow::Result;
 use purelb_lab::Cluster;
 use purelb_lab::cluster::{NODES_AS, Node, Proxy, ROUTER_AS, addresses};
 use purelb_lab::router::Make;
+use purelb_lab::tested::seen;
 use serde_json::{Value, json};
 
 use crate::makes::{ADDRESSES, reached, serve};
+use crate::past::nothing_denied;
 use crate::purelb::{HOME, beside, held_by, install};
 use crate::rolling::costs_no_more_than_kube_proxy;
 use crate::site::{SECOND, SOON, fresh};
@@ -85,6 +87,9 @@ async fn the_built_in_speaker_brings_traffic_from_frr_to_every_node_until_it_is_
             }
             let after = cluster.nodes.iter().map(footprint).collect::<Result<Vec<_>>>()?;
             assert_eq!(before, after, "the nodes are as they were");
+            nothing_denied(cluster)?;
+            seen("9", "with live BGP sessions: next hops of the router for either address", "none");
+            seen("9", "with live BGP sessions: links, addresses and routes left on three nodes", "none");
             Ok(())
         })
         .await

@@ -8,6 +8,7 @@ use purelb_lab::cluster::{Proxy, addresses};
 use purelb_lab::router::Make;
 use rustix::process::Signal;
 
+use crate::past::nothing_denied;
 use crate::purelb::{HOME, NODES, install};
 use crate::scene::{HEIR, Scene, Seen, VICTIM, Watch};
 use crate::site::{SECOND, SOON, fresh};
@@ -25,8 +26,13 @@ const MOVE: Duration = Duration::from_secs(5);
 /// How long the API server is away.
 const AWAY: Duration = Duration::from_secs(60);
 
-/// Watches all addresses while something happens and until all is as it was.
-async fn suffer(scene: &Scene<'_>, what: &str, trouble: impl AsyncFnOnce(&Watch<'_>) -> Result<()>) -> Result<Seen> {
+/// Watches all addresses while something happens and until all is as it was. What was seen is told if it is as promised.
+async fn suffer(
+    scene: &Scene<'_>,
+    what: &str,
+    trouble: impl AsyncFnOnce(&Watch<'_>) -> Result<()>,
+    promised: impl FnOnce(&Seen) -> Result<()>,
+) -> Result<()> {
     let watched = async {
         let watch = scene.watch(PACE).await?;
         trouble(&watch).await?;
@@ -34,9 +40,25 @@ async fn suffer(scene: &Scene<'_>, what: &str, trouble: impl AsyncFnOnce(&Watch<
         watch.everybody_is_answered().await?;
         watch.finish()
     };
-    let seen = watched.await.with_context(|| what.to_owned())?;
-    seen.tell("6", what)?;
-    Ok(seen)
+    watched.await.with_context(|| what.to_owned())?.tell("6", what, promised)
+}
+
+/// Local addresses were silent for less than this.
+fn silent_for_less_than(limit: Duration, seen: &Seen) -> Result<()> {
+    ensure!(seen.silence() < limit, "nobody answered for {:?}", seen.silence());
+    Ok(())
+}
+
+/// Local addresses answered all the time.
+fn never_silent(seen: &Seen) -> Result<()> {
+    ensure!(seen.silence().is_zero(), "nobody answered for {:?}", seen.silence());
+    Ok(())
+}
+
+/// Virtual addresses were silent for less than this, by whichever way.
+fn far_gap_less_than(limit: Duration, seen: &Seen) -> Result<()> {
+    ensure!(seen.gap() < limit, "no answer for {:?}", seen.gap());
+    Ok(())
 }
 
 async fn is_ready(cluster: &Cluster, node: &str) -> Result<bool> {
@@ -61,31 +83,39 @@ async fn hit(cluster: &Cluster, signal: Signal) -> Result<()> {
 }
 
 async fn killed(scene: &Scene<'_>) -> Result<()> {
-    let seen = suffer(scene, "agent killed", async |_| hit(scene.cluster, Signal::KILL).await).await?;
-    ensure!(seen.silence() < LEASE + MOVE, "{:?}", seen.silence());
-    seen.nothing_lost_far()
+    let trouble = async |_: &Watch<'_>| hit(scene.cluster, Signal::KILL).await;
+    suffer(scene, "agent killed", trouble, |seen| {
+        silent_for_less_than(LEASE + MOVE, seen)?;
+        seen.nothing_lost_far()
+    })
+    .await
 }
 
 async fn stopped(scene: &Scene<'_>) -> Result<()> {
-    let seen = suffer(scene, "agent asked to stop", async |_| hit(scene.cluster, Signal::TERM).await).await?;
-    ensure!(seen.silence() < MOVE, "{:?}", seen.silence());
-    seen.nothing_lost_far()
+    let trouble = async |_: &Watch<'_>| hit(scene.cluster, Signal::TERM).await;
+    suffer(scene, "agent asked to stop", trouble, |seen| {
+        silent_for_less_than(MOVE, seen)?;
+        seen.nothing_lost_far()
+    })
+    .await
 }
 
 async fn cut_off(scene: &Scene<'_>) -> Result<()> {
     let cluster = scene.cluster;
     let victim = cluster.node(VICTIM)?;
-    let seen = suffer(scene, "node's link cut", async |watch| {
+    let trouble = async |watch: &Watch<'_>| {
         victim.plug.cut()?;
         scene.held_near(HEIR).await?;
         watch.taken_by(HEIR).await?;
         scene.routed_to(&NODES[1..]).await?;
         victim.plug.mend()
-    });
-    let seen = seen.await?;
-    cluster.until("the node is ready", SOON, async |cluster| is_ready(cluster, VICTIM).await).await?;
-    ensure!(seen.silence() < LEASE + MOVE && seen.gap() < HOLD + MOVE, "{:?}, {:?}", seen.silence(), seen.gap());
-    Ok(())
+    };
+    suffer(scene, "node's link cut", trouble, |seen| {
+        silent_for_less_than(LEASE + MOVE, seen)?;
+        far_gap_less_than(HOLD + MOVE, seen)
+    })
+    .await?;
+    cluster.until("the node is ready", SOON, async |cluster| is_ready(cluster, VICTIM).await).await
 }
 
 async fn partitioned(scene: &Scene<'_>) -> Result<()> {
@@ -93,43 +123,57 @@ async fn partitioned(scene: &Scene<'_>) -> Result<()> {
     let (v4, v6) = addresses::CONTROL;
     // Nothing comes back, as behind a broken switch; the rest of the segment works.
     let routes = |verb: &str| format!("route {verb} blackhole {v4}/32\nroute {verb} blackhole {v6}/128\n");
-    let seen = suffer(scene, "node cut off from the API server only", async |watch| {
+    let trouble = async |watch: &Watch<'_>| {
         victim.batch(&routes("add"))?;
         scene.held_near(HEIR).await?;
         watch.taken_by(HEIR).await?;
         victim.batch(&routes("del"))
-    });
-    let seen = seen.await?;
-    ensure!(seen.silence() < LEASE + MOVE, "{:?}", seen.silence());
-    seen.nothing_lost_far()
+    };
+    suffer(scene, "node cut off from the API server only", trouble, |seen| {
+        silent_for_less_than(LEASE + MOVE, seen)?;
+        seen.nothing_lost_far()
+    })
+    .await
 }
 
 async fn without_interface(scene: &Scene<'_>) -> Result<()> {
     let victim = &scene.cluster.node(VICTIM)?.namespace;
-    let seen = suffer(scene, "kube-lb0 deleted", async |_| victim.batch("link del kube-lb0\n")).await?;
-    ensure!(seen.silence().is_zero(), "{:?}", seen.silence());
-    seen.nothing_lost_far()
+    let trouble = async |_: &Watch<'_>| victim.batch("link del kube-lb0\n");
+    suffer(scene, "kube-lb0 deleted", trouble, |seen| {
+        never_silent(seen)?;
+        seen.nothing_lost_far()
+    })
+    .await
 }
 
 async fn without_router(scene: &Scene<'_>) -> Result<()> {
     let router = scene.cluster.router.as_ref().context("the cluster has a router")?;
-    let seen = suffer(scene, "router restarted", async |_| router.restart()).await?;
-    ensure!(seen.silence().is_zero() && seen.gap() < HOLD + MOVE, "{:?}, {:?}", seen.silence(), seen.gap());
-    Ok(())
+    suffer(
+        scene,
+        "router restarted",
+        async |_| router.restart(),
+        |seen| {
+            never_silent(seen)?;
+            far_gap_less_than(HOLD + MOVE, seen)
+        },
+    )
+    .await
 }
 
 async fn without_api_server(scene: &Scene<'_>) -> Result<()> {
     let plane = &scene.cluster.plane;
-    let seen = suffer(scene, "API server stopped for 60 s", async |_| {
+    let trouble = async |_: &Watch<'_>| {
         plane.stop_server()?;
         // Not a wait for something: this is how long it is away.
         tokio::time::sleep(AWAY).await;
         plane.start_server().await
-    });
-    let seen = seen.await?;
-    // Without it no node knows whether another has taken over: local addresses are given up until it is back.
-    ensure!(seen.silence() < AWAY + LEASE + SOON / 4, "{:?}", seen.silence());
-    seen.nothing_lost_far()
+    };
+    suffer(scene, "API server stopped for 60 s", trouble, |seen| {
+        // Without it no node knows whether another has taken over: local addresses are given up until it is back.
+        silent_for_less_than(AWAY + LEASE + SOON / 4, seen)?;
+        seen.nothing_lost_far()
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,7 +192,8 @@ async fn whatever_happens_to_a_node_never_do_two_answer_for_an_address() -> Resu
             without_router(&scene).await?;
             partitioned(&scene).await?;
             cut_off(&scene).await?;
-            without_api_server(&scene).await
+            without_api_server(&scene).await?;
+            nothing_denied(cluster)
         })
         .await
 }

@@ -126,6 +126,9 @@ async fn nothing_is_left_on_any_node_when_it_is_uninstalled() -> Result<()> {
     let cluster = fresh(None, Proxy::Nftables).await?;
     cluster
         .prove(story, async |cluster| {
+            // As in small clusters, where every node is one: without its tolerations PureLB would be nowhere.
+            let taint = "node-role.kubernetes.io/control-plane:NoSchedule";
+            cluster.kubectl(&["taint", "nodes", "--all", taint]).await?;
             let before = cluster.nodes.iter().map(footprint).collect::<Result<Vec<_>>>()?;
             at_work(cluster).await?;
             let down = cluster.node(DOWN)?;
