@@ -1,9 +1,11 @@
 //! PureLB as it is shipped, on the shared cluster, with routing software beside it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use purelb_lab::Cluster;
@@ -19,6 +21,9 @@ pub const NODES: [&str; 3] = ["node1", "node2", "node3"];
 /// How many connections a client makes, and how many of them every node must get.
 const CONNECTIONS: usize = 300;
 const SHARE: usize = CONNECTIONS / 5;
+
+/// After this time a definition that should be gone is touched.
+const LINGERS: Duration = Duration::from_secs(5);
 
 /// Where it is installed.
 pub const HOME: &str = "purelb-system";
@@ -59,6 +64,32 @@ pub async fn install(cluster: &Cluster, variant: &str) -> Result<()> {
     }
     rolled_out(cluster, HOME, "deployment/allocator").await?;
     rolled_out(cluster, HOME, "daemonset/lbnodeagent").await
+}
+
+/// Removes what was installed last, as an operator does when the workloads are gone: the manifests, then the kinds.
+///
+/// The API server itself deletes the objects of a kind before the kind. If the kind's storage is just being replaced, and
+/// its own note of that meets another writer, it comes back to it when the definition changes again, or after five minutes
+/// (`crd_finalizer.go`: "storage is (re)initializing"). So a definition that lingers is touched.
+pub async fn remove(cluster: &Cluster) -> Result<()> {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+    let file = |name: &str| deploy.join(name).display().to_string();
+    let timeout = format!("--timeout={}s", SOON.as_secs());
+    cluster.kubectl(&["delete", "--ignore-not-found", "-f", &file("install.yaml"), &timeout]).await?;
+    cluster.kubectl(&["delete", "--ignore-not-found", "-f", &file("install-crds.yaml"), "--wait=false"]).await?;
+    let touched = Cell::new(Instant::now());
+    let gone = async |cluster: &Cluster| {
+        let left = cluster.kubectl(&["get", "crd", "-o", "name"]).await?;
+        let left: Vec<&str> = left.lines().filter(|name| name.ends_with("purelb.io")).collect();
+        if !left.is_empty() && touched.get().elapsed() > LINGERS {
+            let mark = format!("lab/touched={}", touched.replace(Instant::now()).elapsed().as_nanos());
+            // One that goes meanwhile is what is wanted.
+            let _ = cluster.kubectl(&[&["annotate", "--overwrite"], &left[..], &[&mark]].concat()).await;
+        }
+        ensure!(left.is_empty(), "{left:?} are still there");
+        Ok(true)
+    };
+    cluster.until("the kinds are gone", SOON, gone).await
 }
 
 /// Routing software beside PureLB: it advertises whatever is on `kube-lb0`, and knows nothing of Services.

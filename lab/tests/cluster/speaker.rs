@@ -2,7 +2,6 @@
 //! And its end: what is left on nodes and router after it was uninstalled.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use anyhow::Result;
 use purelb_lab::Cluster;
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::makes::{ADDRESSES, reached, serve};
 use crate::past::nothing_denied;
-use crate::purelb::{HOME, beside, held_by, install};
+use crate::purelb::{HOME, beside, held_by, install, remove};
 use crate::rolling::costs_no_more_than_kube_proxy;
 use crate::site::{SECOND, SOON, fresh};
 
@@ -53,14 +52,10 @@ fn footprint(node: &Node) -> Result<BTreeSet<String>> {
 
 /// As the documentation says.
 async fn uninstall(cluster: &Cluster) -> Result<()> {
-    let deploy = |part: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(part).display().to_string();
     let timeout = format!("--timeout={}s", SOON.as_secs());
     let workloads = ["daemonset/lbnodeagent", "deployment/allocator", "-n", HOME, "--cascade=foreground", &timeout];
     cluster.kubectl(&[&["delete"], &workloads[..]].concat()).await?;
-    for part in ["install.yaml", "install-crds.yaml"] {
-        cluster.kubectl(&["delete", "--ignore-not-found", "-f", &deploy(part), &timeout]).await?;
-    }
-    Ok(())
+    remove(cluster).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

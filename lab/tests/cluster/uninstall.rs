@@ -10,8 +10,8 @@ use purelb_lab::cluster::{Node, Proxy};
 use purelb_lab::tested::seen;
 use serde_json::{Value, json};
 
-use crate::past::{nothing_denied, shipped};
-use crate::purelb::{HOME, assigned, group, install, service, shown};
+use crate::past::nothing_denied;
+use crate::purelb::{HOME, assigned, group, install, remove, service, shown};
 use crate::site::{SECOND, SOON, fetch, fresh, room};
 
 const ROOM: &str = "shop";
@@ -93,11 +93,7 @@ async fn uninstall(cluster: &Cluster) -> Result<()> {
     cluster.kubectl(&[&delete[..], &workloads].concat()).await?;
     cluster.kubectl(&["delete", "pods", "-n", HOME, "--field-selector", &lost, "--force"]).await?;
     cluster.kubectl(&[&["wait", "-n", HOME, "--for=delete", &timeout], &workloads[..]].concat()).await?;
-    for part in ["install.yaml", "install-crds.yaml"] {
-        let path = shipped(part).display().to_string();
-        cluster.kubectl(&["delete", "--ignore-not-found", "-f", &path, &timeout]).await?;
-    }
-    Ok(())
+    remove(cluster).await
 }
 
 /// What the cluster still knows of PureLB: nothing but the Services of its users.
