@@ -60,7 +60,6 @@ NAME  ANNOUNCE  IPAM  ALLOCATED-V4  ALLOCATED-V6  ADDRESSES  AVAILABLE-V4  AVAIL
 remotedual  remote  internal  1  0  99  ["shop","blog"]  false  AGE"#,
             )
             .await?;
-        person.types("kubectl get lbna", "No resources found in get-groups namespace.").await?;
     }
     Ok(())
 }

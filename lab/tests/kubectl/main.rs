@@ -3,6 +3,7 @@
 //! Every command runs on both, and both must print what the test shows. What differs from run to run is written as a word
 //! in capitals: ages, times, cluster addresses, node ports, UIDs.
 
+mod agents;
 mod bgp;
 mod change;
 mod get;

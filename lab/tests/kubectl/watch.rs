@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::manifests::{ASSIGN, WEB};
+use crate::manifests::{ASSIGN, GROUP, WEB};
 use crate::servers::people;
 
 #[tokio::test]
@@ -18,6 +18,25 @@ async fn get_watches_a_service_through_its_life() -> Result<()> {
         watch.prints(&format!("MODIFIED  {}", row.replace("ADDRESS", "192.0.2.100"))).await?;
         person.types("kubectl delete svc web", r#"service "web" deleted from watch namespace"#).await?;
         watch.prints(&format!("DELETED  {}", row.replace("ADDRESS", "192.0.2.100"))).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn get_watches_a_group_through_its_life() -> Result<()> {
+    for person in people("watch-groups").await? {
+        let mut watch = person.starts("kubectl get sg -w --output-watch-events")?;
+        person.writes("group.yaml", GROUP)?;
+        person.types("kubectl create -f group.yaml", "servicegroup.purelb.io/remotedual created").await?;
+        watch.prints("EVENT  NAME  ANNOUNCE  IPAM  ALLOCATED-V4  ALLOCATED-V6  AGE").await?;
+        watch.prints("ADDED  remotedual  AGE").await?;
+        let status = r#"{"status":{"announce":"remote","ipam":"internal","allocatedIPv4":1}}"#;
+        let patch = format!("kubectl patch sg remotedual --subresource=status --type=merge -p '{status}'");
+        person.types(&patch, "servicegroup.purelb.io/remotedual patched").await?;
+        watch.prints("MODIFIED  remotedual  remote  internal  1  AGE").await?;
+        let deleted = r#"servicegroup.purelb.io "remotedual" deleted from watch-groups namespace"#;
+        person.types("kubectl delete sg remotedual", deleted).await?;
+        watch.prints("DELETED  remotedual  remote  internal  1  AGE").await?;
     }
     Ok(())
 }
