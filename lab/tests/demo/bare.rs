@@ -37,10 +37,15 @@ fn settle(stage: &Stage) -> Result<()> {
 
 /// Starts `scripts/demo` on a bare machine; each start gets another one, and all the same home.
 fn start(stage: &Stage, machine: &str, arguments: &[&str]) -> Result<Child> {
-    let folder = stage.path(machine);
-    fs::create_dir(&folder)?;
     let mut inner = stage.command("scripts/demo");
     inner.args(arguments);
+    on_a_bare_machine(stage, machine, &inner)?.spawn().context("cannot run unshare")
+}
+
+/// A command there, without its environment.
+fn on_a_bare_machine(stage: &Stage, machine: &str, inner: &Command) -> Result<Command> {
+    let folder = stage.path(machine);
+    fs::create_dir(&folder)?;
     let mut command = Command::new("unshare");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/demo/bare.sh");
     command.args(["--mount", "--propagation", "private", "--", "sh"]).arg(script).arg(&folder);
@@ -49,7 +54,7 @@ fn start(stage: &Stage, machine: &str, arguments: &[&str]) -> Result<Child> {
     command.env("CARGO_TARGET_DIR", stage.path("target"));
     command.env("PATH", format!("{}:/usr/bin:/bin", stage.path("bin").display()));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().context("cannot run unshare")
+    Ok(command)
 }
 
 /// Where the program of the router is, as the kernel tells.
@@ -80,5 +85,14 @@ async fn on_a_bare_machine_an_ordinary_user_gets_all_that_is_missing_into_the_ca
     let again = start(&stage, "second", &["--version"])?.wait_with_output()?;
     let told = String::from_utf8_lossy(&again.stderr);
     ensure!(again.status.success() && !told.contains("installing"), "what is there is not fetched again: {told}");
+
+    for (machine, inner) in [("third", stage.command("scripts/demo")), ("fourth", Command::new("scripts/demo"))] {
+        let mut command = on_a_bare_machine(&stage, machine, &inner)?;
+        let empty = stage.folder_for_the_user(&format!("cache-{machine}"))?;
+        let output = command.env("PURELB_BARE_HIDE", "apt-get").env("PURELB_CACHE", empty).output()?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        let sentence = "demo: this machine lacks iproute2 nftables bird2 (as Debian calls them), and has no apt-get to";
+        ensure!(output.status.code() == Some(1) && told.starts_with(sentence), "without apt-get: {told}");
+    }
     Ok(())
 }

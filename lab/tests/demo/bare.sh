@@ -1,5 +1,6 @@
 # Makes this mount namespace a bare Debian machine, and runs a command on it: what the demo needs is not installed, and no
 # list of packages was ever fetched; a repository in a folder has all of it. Usage: bare.sh FOLDER COMMAND...
+# What PURELB_BARE_HIDE names is not there, either.
 set -eu
 folder=$1
 shift
@@ -33,7 +34,7 @@ without() {
   mkdir -p "$real" "$shown"
   mount --bind "$1" "$real"
   cp --recursive --symbolic-link "$real/." "$shown"
-  for program in $(cat "$folder"/pack/*.files | grep -E '/s?bin/') /kubectl; do rm -f "$shown/${program##*/}"; done
+  for program in $(cat "$folder"/pack/*.files | grep -E '/s?bin/') /kubectl ${PURELB_BARE_HIDE:+"/$PURELB_BARE_HIDE"}; do rm -f "$shown/${program##*/}"; done
   mount --bind "$shown" "$1"
 }
 for folder_of_programs in /usr/bin /usr/sbin; do without "$folder_of_programs"; done
