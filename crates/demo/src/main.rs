@@ -40,7 +40,7 @@ struct Cli {
     /// Show all steps without waiting, then exit: 0 only if each of them was seen to work
     #[arg(long)]
     once: bool,
-    /// Print one JSON object per step instead of text
+    /// Print one JSON object per step instead of text; without --once, a last one says where the cluster is
     #[arg(long)]
     json: bool,
     /// Keep the objects of the cluster in this folder, and begin with those that are there

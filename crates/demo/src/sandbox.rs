@@ -78,11 +78,25 @@ fn outcome(code: Option<u8>, once: bool, folder: Folder) -> ExitCode {
             let _ = writeln!(stderr(), "purelb-demo: the demo broke off; its logs: {logs}");
             ExitCode::FAILURE
         }
-        // Nothing ran; `unshare` has said why.
+        // Nothing ran; `unshare` has said why, each in its own words.
         _ => {
             folder.remove();
+            let _ = writeln!(stderr(), "purelb-demo: {}", refusal(geteuid().is_root()));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// What a machine that gives no namespaces should hear, whatever it has said itself.
+fn refusal(root: bool) -> &'static str {
+    if root {
+        "root may not make namespaces here.\nA container needs more rights for that: start it with --privileged."
+    } else {
+        "ordinary users may not make user namespaces here.\n\
+         Run it as root, or let root allow it, with the one of these that exists here:\n  \
+         sysctl -w kernel.apparmor_restrict_unprivileged_userns=0\n  \
+         sysctl -w kernel.unprivileged_userns_clone=1\n  \
+         sysctl -w user.max_user_namespaces=15000"
     }
 }
 
@@ -161,6 +175,11 @@ fn search_path() -> OsString {
 
 fn find(program: &str, path: &OsString) -> Option<PathBuf> {
     env::split_paths(path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Whether the demo finds a program.
+pub fn finds(program: &str) -> bool {
+    env::var_os("PATH").is_some_and(|path| find(program, &path).is_some())
 }
 
 /// The folder of a program that the demo finds, and the person who started it would not.

@@ -242,4 +242,4 @@ pub fn demand(holds: bool, expected: &str, saw: impl std::fmt::Display) -> Resul
     Ok(())
 }
 
-pub use page::{bar, milliseconds, quoted};
+pub use page::{WIDTH as COLUMNS, bar, milliseconds, quoted};

@@ -144,12 +144,14 @@ impl Site {
             None => String::new(),
         };
         let machines = self.nodes.iter().map(|node| &node.namespace);
-        let machines = machines.chain([&self.router.namespace, &self.client, &self.desk]);
-        let cases: String =
-            machines.map(|machine| format!("  {}) net={} ;;\n", machine.name(), machine.path())).collect();
+        let machines: Vec<&Namespace> = machines.chain([&self.router.namespace, &self.client, &self.desk]).collect();
+        let case = |machine: &&Namespace| format!("  {}) net={} ;;\n", machine.name(), machine.path());
+        let cases: String = machines.iter().map(case).collect();
+        let names: Vec<&str> = machines.iter().map(|machine| machine.name()).collect();
+        let names = names.join(", ");
         let text = format!(
             "# Runs a command on a machine of the demo: sh on MACHINE COMMAND...\n\
-             case \"$1\" in\n{cases}  *) echo \"no machine is called $1\" >&2; exit 2 ;;\nesac\n\
+             case \"$1\" in\n{cases}  *) echo \"no machine is called '$1'; there are {names}\" >&2; exit 2 ;;\nesac\n\
              shift\n{}exec nsenter {user}--net=\"$net\" -- \"$@\"\n",
             programs()
         );

@@ -19,6 +19,8 @@ use crate::show::{Look, Show};
 use crate::site::Site;
 use crate::stay::{Key, Keys};
 
+pub use manifests::LOCAL;
+
 /// A step: what it is about, and how it is shown.
 type Step = (&'static str, fn(&mut Site, &mut Show) -> Result<()>);
 
@@ -46,7 +48,7 @@ pub fn run(site: &mut Site, show: &mut Show, keys: &Keys) -> Result<()> {
     let mut seen = Vec::new();
     for (number, (title, step)) in (1..).zip(STEPS) {
         if number > 1 && keys.wait(show, "[Enter] next step, [s] skip the tour, [q] quit")? == Key::Skip {
-            return Ok(());
+            return local::provide(site, show);
         }
         show.begin(number, STEPS.len(), title);
         step(site, show)?;
@@ -109,17 +111,17 @@ fn family(address: IpAddr) -> &'static str {
 }
 
 /// The port that all Services of the tour have.
-fn at(address: IpAddr) -> SocketAddr {
+pub fn at(address: IpAddr) -> SocketAddr {
     SocketAddr::new(address, 80)
 }
 
 /// The virtual Service, whose addresses the first step has shown.
-fn virtual_addresses(site: &Site) -> Result<Vec<IpAddr>> {
+pub fn virtual_addresses(site: &Site) -> Result<Vec<IpAddr>> {
     addresses(&site.cluster, manifests::VIRTUAL, 2)?.ok().context("the virtual Service has lost its addresses")
 }
 
 /// The local Service's address, which the second step has shown.
-fn local_address(site: &Site) -> Result<IpAddr> {
+pub fn local_address(site: &Site) -> Result<IpAddr> {
     let all = addresses(&site.cluster, manifests::LOCAL, 1)?.unwrap_or_default();
     all.first().copied().context("the local Service has lost its address")
 }

@@ -4,6 +4,8 @@ mod bare;
 mod documents;
 mod endings;
 mod person;
+mod quick;
+mod refused;
 mod screen;
 mod stage;
 mod tour;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::manifests::LOCAL;
 use super::{addresses, at};
-use crate::ask::ask_often;
+use crate::ask::{Answer, ask_often};
 use crate::show::{Look, Show};
 use crate::site::Site;
 
@@ -32,13 +32,31 @@ pub fn show(site: &mut Site, show: &mut Show) -> Result<()> {
         let note = if number == 0 { "  <- announces it" } else { "" };
         show.line(&format!("  {name:<8} {digest}...{note}"));
     }
-    let answers = show.until("a client on the segment gets answers", || {
-        Ok(ask_often(&site.desk, at(address), 20).map_err(|error| format!("{error:#}")))
-    })?;
+    let answers = answers(site, show, address)?;
     show.line(&format!("A client on the same segment asked {} times: all answered.", answers.len()));
     show.fact("address", json!(address));
     show.fact("winner", winner);
     Ok(())
+}
+
+/// The Service of this step for those who skip it: it is the one that is asked while they play with nodes.
+pub fn provide(site: &Site, show: &mut Show) -> Result<()> {
+    if addresses(&site.cluster, LOCAL, 1)?.is_ok() {
+        return Ok(());
+    }
+    show.line("");
+    show.line("Skipped. A Service with a local address is of use below:");
+    show.types("kubectl apply -f local.yaml")?;
+    let all = show.until("the Service has an address", || addresses(&site.cluster, LOCAL, 1))?;
+    let address = *all.first().context("a Service with one address has one")?;
+    answers(site, show, address).map(drop)
+}
+
+/// What a client on the segment hears, which asks until somebody has the address.
+fn answers(site: &Site, show: &mut Show, address: IpAddr) -> Result<Vec<Answer>> {
+    show.until("a client on the segment gets answers", || {
+        Ok(ask_often(&site.desk, at(address), 20).map_err(|error| format!("{error:#}")))
+    })
 }
 
 fn hex(node: &str, address: IpAddr) -> String {

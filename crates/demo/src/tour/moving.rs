@@ -25,7 +25,9 @@ pub fn show(site: &mut Site, show: &mut Show) -> Result<()> {
     site.cluster.delete(&format!("/api/v1/namespaces/{TEST}/pods/kuard-moved"))?;
     let rest: Vec<String> = site.nodes.iter().skip(1).map(|node| format!("kuard-{}", node.place.number)).collect();
     policy(show, "Local")?;
-    show.types(&format!("kubectl delete pod {}", rest.join(" ")))?;
+    // The names of many do not fit the line of the command.
+    let between = if rest.len() < 7 { " " } else { " \\\n    " };
+    show.types(&format!("kubectl delete pod{between}{}", rest.join(" ")))?;
     until_routed(site, show, &all, &[node(1)])?;
     show.types_on(&site.router.namespace, &route_of(all[0]))?;
     show.line("The only pod now, on node1, saw the client's own address in");
