@@ -1,5 +1,5 @@
 //! BIRD, or FRR, on every node reads `kube-lb0` and advertises it; the agents have no BGP of their own. The files are
-//! those of `docs/how-to/other-routers.md`.
+//! those of `docs/how-to/other-routers.md`, and, for the routers upstream, of `docs/how-to/bgp.md`.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use purelb_lab::router::{Make, Router};
 
+use crate::configured::neighbors;
 use crate::routes::{AGGREGATES, aggregates, policy_local, single_addresses};
 use crate::story::Story;
 
@@ -49,6 +50,33 @@ async fn frr_on_the_nodes_advertises_kube_lb0() -> Result<()> {
     advertises(Make::Frr, "\"bgpd\"", "frr_on_the_nodes_advertises_kube_lb0").await
 }
 
+/// The routers upstream as `docs/how-to/bgp.md` has them, and the speaker in the agents.
+#[tokio::test]
+async fn routers_that_are_configured_as_documented_spread_traffic_over_the_nodes() -> Result<()> {
+    let mut story = Story::begin("routers_that_are_configured_as_documented_spread_traffic_over_the_nodes").await?;
+    for gate in story.fabric_mut().gates.iter_mut().filter(|gate| gate.make != Make::GoBgp) {
+        let name = if gate.make == Make::Bird { "upstream-bird.conf" } else { "upstream-frr.conf" };
+        let own = gate.address(".").to_string();
+        gate.restart_with(&document(&format!("examples/{name}"))?.replace("192.168.7.251", &own))?;
+    }
+    let gates: Vec<_> = story.forwarding().collect();
+    story.configure(neighbors(story.gates(), |_| ())).await?;
+    single_addresses(&story, &gates).await?;
+    aggregates(&story, &gates, &AGGREGATES).await?;
+    policy_local(&story, &gates).await?;
+    // What is not of a ServiceGroup's subnet goes no further.
+    story.nodes()[0].namespace.batch("addr add 10.66.0.1/32 dev kube-lb0\naddr add 172.23.9.9/32 dev kube-lb0\n")?;
+    story.routed(&gates, "172.23.9.9/32", &[0])?;
+    for gate in &gates {
+        assert_eq!(gate.router()?.next_hops("10.66.0.1/32")?, [] as [IpAddr; 0], "{:?}", gate.make);
+    }
+    story.nodes()[0].namespace.batch("addr del 10.66.0.1/32 dev kube-lb0\naddr del 172.23.9.9/32 dev kube-lb0\n")?;
+    for gate in &mut story.fabric_mut().gates {
+        gate.restart()?;
+    }
+    story.close()
+}
+
 #[tokio::test]
 async fn without_a_configuration_nobody_listens_on_the_port_of_bgp() -> Result<()> {
     let story = Story::begin("without_a_configuration_nobody_listens_on_the_port_of_bgp").await?;
@@ -63,6 +91,10 @@ fn the_document_shows_the_files_that_were_tested() -> Result<()> {
     let text = document("how-to/other-routers.md")?;
     for name in ["examples/bird.conf", "examples/frr.conf"] {
         assert!(text.contains(&document(name)?), "docs/how-to/other-routers.md does not show docs/{name} as it is");
+    }
+    let text = document("how-to/bgp.md")?;
+    for name in ["examples/upstream-bird.conf", "examples/upstream-frr.conf"] {
+        assert!(text.contains(&document(name)?), "docs/how-to/bgp.md does not show docs/{name} as it is");
     }
     Ok(())
 }

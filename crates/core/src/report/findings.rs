@@ -16,7 +16,7 @@ use super::{Count, Verdict};
 const MOST_NAMED: usize = 10;
 
 /// What a condition of a group is about; the name is the condition's type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 pub enum Aspect {
     /// The group as it is written now is understood and in use.
     Valid,
@@ -35,6 +35,29 @@ impl Aspect {
     }
 }
 
+/// The words of conditions that are no refusals; a refusal has the name of its [`Reason`].
+#[derive(Clone, Copy, Debug, strum::IntoStaticStr, strum::VariantNames)]
+pub(super) enum Word {
+    /// Everything in the group is understood.
+    Parsed,
+    /// The group gives nothing out.
+    NotInUse,
+    /// A family has no free address.
+    Exhausted,
+    /// Every family has free addresses.
+    AddressesAvailable,
+    /// An external IPAM does not say how many there are.
+    CapacityUnknown,
+    /// Some addresses are in no range any more.
+    Orphaned,
+    /// None is outside.
+    NoOrphans,
+    /// An aggregate is advertised from nodes that drop some of its traffic.
+    AggregateWithLocalTraffic,
+    /// None is.
+    NoBlackHole,
+}
+
 /// What is known about one aspect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -49,12 +72,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(aspect: Aspect, holds: bool, reason: &'static str, sentence: impl Into<String>) -> Self {
-        Self { aspect, holds: Some(holds), reason, sentence: sentence.into() }
+    fn new(aspect: Aspect, holds: bool, reason: impl Into<&'static str>, sentence: impl Into<String>) -> Self {
+        Self { aspect, holds: Some(holds), reason: reason.into(), sentence: sentence.into() }
     }
 
-    fn unknown(aspect: Aspect, reason: &'static str, sentence: &str) -> Self {
-        Self { aspect, holds: None, reason, sentence: sentence.to_owned() }
+    fn unknown(aspect: Aspect, reason: Word, sentence: &str) -> Self {
+        Self { aspect, holds: None, reason: reason.into(), sentence: sentence.to_owned() }
     }
 
     /// A group of which nothing is in use.
@@ -66,7 +89,7 @@ impl Finding {
 
 /// An aspect of which a group that gives nothing out says nothing.
 pub(super) fn not_in_use(aspect: Aspect) -> Finding {
-    Finding::unknown(aspect, "NotInUse", "the group is not in use")
+    Finding::unknown(aspect, Word::NotInUse, "the group is not in use")
 }
 
 /// Whether everything in the group is understood and in use.
@@ -86,22 +109,22 @@ pub(super) fn valid(group: &Group, verdict: &Verdict<'_>) -> Finding {
         Some(warning) => format!("ServiceGroup parsed with a warning: {}: {}", warning.field, warning.reason),
         None => "ServiceGroup parsed successfully".to_owned(),
     };
-    Finding::new(Aspect::Valid, true, "Parsed", sentence)
+    Finding::new(Aspect::Valid, true, Word::Parsed, sentence)
 }
 
 /// Whether some family that has addresses has none left.
 pub(super) fn exhausted(counts: &[Count]) -> Finding {
     let used_up = |count: &&Count| count.size.is_some_and(|size| size > 0) && count.free() == Some(0);
     if let Some(count) = counts.iter().find(used_up) {
-        return Finding::new(Aspect::Exhausted, true, "Exhausted", no_more(count));
+        return Finding::new(Aspect::Exhausted, true, Word::Exhausted, no_more(count));
     }
     if counts.iter().all(|count| count.size.is_none()) {
         let sentence = "PureLB does not know how many addresses the group has";
-        return Finding::unknown(Aspect::Exhausted, "CapacityUnknown", sentence);
+        return Finding::unknown(Aspect::Exhausted, Word::CapacityUnknown, sentence);
     }
     let withheld: u128 = counts.iter().map(|count| count.withheld).sum();
     let sentence = format!("every family of the group has free addresses{}", kept_back(withheld));
-    Finding::new(Aspect::Exhausted, false, "AddressesAvailable", sentence)
+    Finding::new(Aspect::Exhausted, false, Word::AddressesAvailable, sentence)
 }
 
 /// Addresses of ranges that nobody gets, and why.
@@ -124,7 +147,7 @@ fn no_more(count: &Count) -> String {
 pub(super) fn orphans(held: Option<&Held>) -> Finding {
     let Some(held) = held.filter(|held| !held.is_empty()) else {
         let sentence = "every address that was given from this group is still in its ranges";
-        return Finding::new(Aspect::Orphans, false, "NoOrphans", sentence);
+        return Finding::new(Aspect::Orphans, false, Word::NoOrphans, sentence);
     };
     let mut named: Vec<_> = held.iter().take(MOST_NAMED).map(|(addr, service)| format!("{addr} ({service})")).collect();
     if held.len() > MOST_NAMED {
@@ -135,7 +158,7 @@ pub(super) fn orphans(held: Option<&Held>) -> Finding {
          a Service to give it another",
         named.join(", ")
     );
-    Finding::new(Aspect::Orphans, true, "Orphaned", sentence)
+    Finding::new(Aspect::Orphans, true, Word::Orphaned, sentence)
 }
 
 /// Whether an aggregate draws traffic to nodes that do not have the endpoints it is for.
@@ -149,7 +172,7 @@ pub(super) fn black_hole(group: &Group, book: &Book, local_traffic: &Held) -> Fi
     });
     let Some((addr, service, entry)) = drawn.next() else {
         let sentence = "no aggregate of this group is used with externalTrafficPolicy: Local";
-        return Finding::new(Aspect::BlackHole, false, "NoBlackHole", sentence);
+        return Finding::new(Aspect::BlackHole, false, Word::NoBlackHole, sentence);
     };
     let others = match drawn.count() {
         0 => String::new(),
@@ -163,7 +186,7 @@ pub(super) fn black_hole(group: &Group, book: &Book, local_traffic: &Held) -> Fi
         Family::of(addr).max_prefix(),
         entry.field
     );
-    Finding::new(Aspect::BlackHole, true, "AggregateWithLocalTraffic", sentence)
+    Finding::new(Aspect::BlackHole, true, Word::AggregateWithLocalTraffic, sentence)
 }
 
 fn is_aggregate(group: &Group, book: &Book, entry: &Entry) -> bool {

@@ -309,3 +309,14 @@ fn a_refused_namesake_does_not_speak_for_the_group_in_use() {
     assert_eq!(finding(&report, Aspect::Orphans).holds, Some(false));
     assert_eq!(finding(&cluster.report(), Aspect::Orphans).holds, Some(true));
 }
+
+#[test]
+fn every_condition_and_its_words_are_explained_to_operators() {
+    use strum::VariantNames;
+    let page = include_str!("../../../../docs/reference/service-group.md");
+    let conditions = page.split_once("\n## Conditions\n").expect("the page has such a section").1;
+    let rows = Aspect::VARIANTS.iter().map(|name| format!("\n| `{name}` | "));
+    let words = findings::Word::VARIANTS.iter().map(|name| format!("`{name}`"));
+    let missing: Vec<_> = rows.chain(words).filter(|text| !conditions.contains(text.as_str())).collect();
+    assert!(missing.is_empty(), "docs/reference/service-group.md does not explain {missing:?}");
+}

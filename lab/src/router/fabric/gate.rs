@@ -99,6 +99,16 @@ impl Gate {
         Ok(())
     }
 
+    /// Starts the router again with a configuration in its own language; `restart` goes back to `settings`.
+    ///
+    /// # Errors
+    /// When it refuses the configuration.
+    pub fn restart_with(&mut self, config: &str) -> Result<()> {
+        self.kill();
+        self.router = Some(Router::start_with(self.make, &self.namespace, config)?);
+        Ok(())
+    }
+
     /// Restarts the router with other settings for all its neighbours.
     ///
     /// # Errors

@@ -6,7 +6,6 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,9 +14,7 @@ use purelb_lab::control_plane::watchdog::Watchdog;
 use purelb_lab::{ControlPlane, daemon};
 use tempfile::TempDir;
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the lab is in the repository")
-}
+use crate::page::{Page, pages, root};
 
 /// One command and the output the document shows for it.
 #[derive(Debug)]
@@ -26,39 +23,18 @@ struct Step {
     shown: String,
 }
 
-fn steps(markdown: &str) -> Vec<Step> {
+fn steps(page: &Page) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    let mut inside = false;
-    for line in markdown.lines() {
-        match (inside, line) {
-            (false, "```console") => inside = true,
-            (true, "```") => inside = false,
-            (true, line) => match (line.strip_prefix("$ "), steps.last_mut()) {
+    for block in page.blocks("console") {
+        for line in block.text.lines() {
+            match (line.strip_prefix("$ "), steps.last_mut()) {
                 (Some(command), _) => steps.push(Step { command: command.to_owned(), shown: String::new() }),
                 (None, Some(step)) => step.shown.extend([line, "\n"]),
-                (None, None) => panic!("output without a command: {line}"),
-            },
-            (false, _) => {}
-        }
-    }
-    steps
-}
-
-fn documents() -> Result<Vec<PathBuf>> {
-    let mut found: Vec<_> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name)).into();
-    let mut folders = vec![root().join("docs")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "md") {
-                found.push(path);
+                (None, None) => panic!("{}: output without a command: {line}", page.name),
             }
         }
     }
-    found.sort();
-    Ok(found)
+    steps
 }
 
 fn search_path(first: impl Iterator<Item = PathBuf>) -> Result<OsString> {
@@ -103,9 +79,8 @@ impl Desk {
 async fn every_console_block_prints_what_the_document_shows() -> Result<()> {
     let purelb = daemon::program()?.parent().context("the program has a folder")?.to_owned();
     let mut ran = 0;
-    for document in documents()? {
-        let name = document.strip_prefix(root())?.display().to_string();
-        let steps = steps(&fs::read_to_string(&document)?);
+    for page in pages()? {
+        let steps = steps(&page);
         let needs_server = steps.iter().any(|step| step.command.contains("kubectl"));
         let plane = if needs_server { Some(ControlPlane::start().await?) } else { None };
         let kubectl = plane.as_ref().map(|plane| PathBuf::from(plane.kubectl().as_std().get_program()));
@@ -116,7 +91,7 @@ async fn every_console_block_prints_what_the_document_shows() -> Result<()> {
         let mut desk = Desk { path, kubeconfig, background: Watchdog::guard(logs.path())?, logs };
         for step in &steps {
             let printed = desk.run(step)?;
-            assert_eq!(printed, step.shown, "{name}: $ {}", step.command);
+            assert_eq!(printed, step.shown, "{}: $ {}", page.name, step.command);
             ran += 1;
         }
     }
