@@ -32,7 +32,7 @@ manifests: ## write the one-file installs of deploy anew from their kustomizatio
 	@eval "$$(scripts/setup)" && scripts/manifests
 
 image: ## write the container image into target/image
-	@eval "$$(scripts/setup quick)" && cargo lab image
+	@scripts/setup image && cargo lab image
 
 fmt: ## format the code
 	@cargo fmt --all

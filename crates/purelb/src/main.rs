@@ -26,7 +26,7 @@ enum Command {
     Allocator(allocator::command::Args),
     /// Print the CustomResourceDefinitions that PureLB needs in a cluster
     Crds(crds::Args),
-    /// Check ServiceGroup and LBNodeAgent manifests without a cluster
+    /// Check ServiceGroup, LBNodeAgent and BGPConfiguration manifests without a cluster
     Validate(validate::Args),
 }
 

@@ -10,6 +10,7 @@ mod entrance;
 mod evidence;
 mod from_0_13;
 mod from_0_17;
+mod guide;
 mod keeping;
 mod makes;
 mod mistakes;

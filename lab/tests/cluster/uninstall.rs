@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -9,9 +10,10 @@ use purelb_lab::Cluster;
 use purelb_lab::cluster::{Node, Proxy};
 use purelb_lab::tested::seen;
 use serde_json::{Value, json};
+use tokio::process::Command;
 
-use crate::past::nothing_denied;
-use crate::purelb::{HOME, assigned, group, install, remove, service, shown};
+use crate::past::{nothing_denied, shipped};
+use crate::purelb::{HOME, assigned, group, install, service, shown};
 use crate::site::{SECOND, SOON, fetch, fresh, room};
 
 const ROOM: &str = "shop";
@@ -54,15 +56,31 @@ async fn restored(cluster: &Cluster, node: &Node, before: &BTreeSet<String>) -> 
     cluster.until(&format!("{} is as it was", node.name), SOON, same).await
 }
 
-/// The Pod that the documentation has for a node that was down.
-fn cleanup() -> Result<Value> {
+/// What the page says in a block that comes after these words.
+fn said(after: &str, fence: &str) -> Result<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/how-to/install.md");
     let text = fs::read_to_string(page)?;
-    let (_, rest) = text.split_once("```yaml\n# cleanup.yaml\n").context("the page has no cleanup.yaml")?;
-    let (manifest, _) = rest.split_once("```").context("the example ends")?;
-    let pod: Value = serde_saphyr::from_str(manifest)?;
+    let (_, rest) = text.split_once(after).with_context(|| format!("the page does not say {after:?}"))?;
+    let (_, rest) = rest.split_once(fence).context("there is no such block")?;
+    Ok(rest.split_once("```").context("the block ends")?.0.to_owned())
+}
+
+/// The Pod that the documentation has for a node that was down.
+fn cleanup() -> Result<Value> {
+    let pod: Value = serde_saphyr::from_str(&said("### A node that is down", "```yaml\n# cleanup.yaml\n")?)?;
     ensure!(pod["spec"]["nodeName"] == DOWN, "the example is about {}", pod["spec"]["nodeName"]);
     Ok(pod)
+}
+
+/// Commands of the page, typed beside `deploy` until one fails.
+fn typed(cluster: &Cluster, folder: &Path, script: &str) -> Result<Command> {
+    let kubectl = cluster.plane.programs().path("kubectl");
+    let first = kubectl.parent().context("kubectl is in a folder")?;
+    let path = format!("{}:{}", first.display(), std::env::var("PATH").unwrap_or_default());
+    let mut shell = Command::new("timeout");
+    shell.args([&SOON.as_secs().to_string(), "bash", "-e", "-o", "pipefail", "-c", script]);
+    shell.current_dir(folder).env("PATH", path).env("KUBECONFIG", cluster.plane.kubeconfig());
+    Ok(shell)
 }
 
 async fn at_work(cluster: &Cluster) -> Result<()> {
@@ -85,15 +103,31 @@ async fn at_work(cluster: &Cluster) -> Result<()> {
 }
 
 /// As the documentation says for a cluster of which one node is down.
-async fn uninstall(cluster: &Cluster) -> Result<()> {
-    let lost = format!("spec.nodeName={DOWN}");
-    let timeout = format!("--timeout={}s", SOON.as_secs());
-    let workloads = ["daemonset/lbnodeagent", "deployment/allocator"];
-    let delete = ["delete", "-n", HOME, "--cascade=foreground", "--wait=false"];
-    cluster.kubectl(&[&delete[..], &workloads].concat()).await?;
-    cluster.kubectl(&["delete", "pods", "-n", HOME, "--field-selector", &lost, "--force"]).await?;
-    cluster.kubectl(&[&["wait", "-n", HOME, "--for=delete", &timeout], &workloads[..]].concat()).await?;
-    remove(cluster).await
+async fn uninstall(cluster: &Cluster, folder: &Path) -> Result<()> {
+    let mut all = typed(cluster, folder, &said("## Uninstall", "```sh\n")?)?.spawn()?;
+    let going = async |cluster: &Cluster| {
+        let agents = cluster.object(&["daemonset/lbnodeagent", "-n", HOME]).await?;
+        Ok(!agents["metadata"]["deletionTimestamp"].is_null())
+    };
+    cluster.until("the agents are told to go", SOON, going).await?;
+    let forget = said("### A node that is down", "```sh\n")?;
+    ensure!(typed(cluster, folder, &forget)?.status().await?.success(), "{forget}");
+    ensure!(all.wait().await?.success(), "the commands of the page failed");
+    Ok(())
+}
+
+/// What was kept comes back when PureLB does.
+async fn restored_objects(cluster: &Cluster, folder: &Path) -> Result<()> {
+    cluster.kubectl(&["apply", "-f", &shipped("install-crds.yaml").display().to_string()]).await?;
+    cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).await?;
+    cluster.kubectl(&["create", "namespace", HOME]).await?;
+    let restore = said("If PureLB is to come back", "```sh\n")?;
+    ensure!(typed(cluster, folder, &restore)?.status().await?.success(), "{restore}");
+    let back = cluster.kubectl(&["get", "servicegroups,lbnodeagents", "-n", HOME, "-o", "name"]).await?;
+    let mut back: Vec<&str> = back.lines().collect();
+    back.sort_unstable();
+    assert_eq!(back, ["lbnodeagent.purelb.io/default", "servicegroup.purelb.io/far", "servicegroup.purelb.io/near"]);
+    Ok(())
 }
 
 /// What the cluster still knows of PureLB: nothing but the Services of its users.
@@ -120,6 +154,8 @@ async fn nothing_is_left_on_any_node_when_it_is_uninstalled() -> Result<()> {
     let story = "uninstall::nothing_is_left_on_any_node_when_it_is_uninstalled";
     let _alone = SECOND.lock().await;
     let cluster = fresh(None, Proxy::Nftables).await?;
+    let folder = tempfile::tempdir()?;
+    symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy"), folder.path().join("deploy"))?;
     cluster
         .prove(story, async |cluster| {
             // As in small clusters, where every node is one: without its tolerations PureLB would be nowhere.
@@ -129,7 +165,7 @@ async fn nothing_is_left_on_any_node_when_it_is_uninstalled() -> Result<()> {
             at_work(cluster).await?;
             let down = cluster.node(DOWN)?;
             down.plug.cut()?;
-            uninstall(cluster).await?;
+            uninstall(cluster, folder.path()).await?;
             for (node, before) in cluster.nodes.iter().zip(&before).filter(|(node, _)| node.name != DOWN) {
                 restored(cluster, node, before).await?;
             }
@@ -149,6 +185,7 @@ async fn nothing_is_left_on_any_node_when_it_is_uninstalled() -> Result<()> {
             }
             forgotten(cluster).await?;
             nothing_denied(cluster)?;
+            restored_objects(cluster, folder.path()).await?;
             seen("9", "links, addresses and routes left on three nodes, one of them down meanwhile", "none");
             seen("9", "objects of PureLB left in the cluster", "none");
             Ok(())
