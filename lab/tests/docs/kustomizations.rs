@@ -81,7 +81,9 @@ async fn kustomizations_of_install_and_upgrade_name_the_image_of_the_registry() 
 #[tokio::test]
 async fn the_sidecar_of_an_external_ipam_joins_the_allocator() -> Result<()> {
     let plane = server().await?;
-    let [kustomization] = &shown("examples/ipam-sidecar/README.md")?[..] else { anyhow::bail!("not one kustomization") };
+    let [kustomization] = &shown("examples/ipam-sidecar/README.md")?[..] else {
+        anyhow::bail!("not one kustomization")
+    };
     let objects = applied(&plane, kustomization).await?;
     let allocator = objects.iter().find(|object| object["kind"] == "Deployment").context("there is an allocator")?;
     assert_eq!(allocator["spec"]["replicas"], 1, "its memory is a file");

@@ -22,7 +22,8 @@ fn settings() -> Result<Vec<(String, String)>> {
 /// How many machines on the wire answer when a client asks who has the address.
 fn answers(client: &Namespace) -> Result<usize> {
     let mut arping = client.command("arping");
-    let output = arping.args(["-b", "-c", "2", "-w", "2", "-I", "eth0", VIRTUAL]).output().context("cannot run arping")?;
+    let output =
+        arping.args(["-b", "-c", "2", "-w", "2", "-I", "eth0", VIRTUAL]).output().context("cannot run arping")?;
     let text = String::from_utf8(output.stdout)?;
     let machines = text.lines().filter_map(|line| line.split_once('[')?.1.split_once(']'));
     Ok(machines.map(|(mac, _)| mac).collect::<BTreeSet<_>>().len())
@@ -39,7 +40,9 @@ fn nodes_that_are_set_as_documented_do_not_answer_for_addresses_of_other_interfa
         for key in ["arp_ignore", "arp_announce"] {
             node.sysctl(&format!("net.ipv4.conf.all.{key}"), "0")?;
         }
-        node.batch(&format!("link add kube-lb0 type bridge\nlink set kube-lb0 up\naddr add {VIRTUAL}/32 dev kube-lb0\n"))?;
+        node.batch(&format!(
+            "link add kube-lb0 type bridge\nlink set kube-lb0 up\naddr add {VIRTUAL}/32 dev kube-lb0\n"
+        ))?;
     }
     assert_eq!(answers(&client)?, 2, "as Linux comes, both nodes answer");
     let settings = settings()?;

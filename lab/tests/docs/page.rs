@@ -87,7 +87,9 @@ fn blocks(markdown: &str) -> Vec<Block> {
     for (number, line) in markdown.lines().enumerate() {
         let indent = line.len() - line.trim_start().len();
         open = match (open.take(), line.trim_start().strip_prefix("```")) {
-            (None, Some(kind)) => Some((Block { kind: kind.to_owned(), line: number + 1, text: String::new() }, indent)),
+            (None, Some(kind)) => {
+                Some((Block { kind: kind.to_owned(), line: number + 1, text: String::new() }, indent))
+            }
             (Some((block, _)), Some("")) => {
                 blocks.push(block);
                 None
