@@ -34,6 +34,8 @@ pub const SKIP_IPV6_DAD: &str = "purelb.io/skip-ipv6-dad";
 pub const ANNOUNCING_IPV4: &str = "purelb.io/announcing-IPv4";
 /// Where the IPv6 address is announced, in the form of [`ANNOUNCING_IPV4`].
 pub const ANNOUNCING_IPV6: &str = "purelb.io/announcing-IPv6";
+/// What early releases wrote for whatever family; only ever removed by us.
+pub const ANNOUNCING: &str = "purelb.io/announcing";
 /// What the reference wrote when it could not tell the family; only ever removed by us.
 pub const ANNOUNCING_UNKNOWN: &str = "purelb.io/announcing-unknown";
 /// `externalTrafficPolicy: Local` of this Service was once set to Cluster, because a local address cannot have it.

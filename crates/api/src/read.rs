@@ -26,7 +26,7 @@ use purelb_core::reason::{Problem, Reason};
 pub use agent::{agent, selects};
 pub use agent_service::agent_service;
 pub use bgp::{BgpObject, BgpReading, bgp, bgp_candidate, bgp_in_force, bgp_last_valid};
-pub use choose::{AgentChoice, Chosen, choose_agent};
+pub use choose::{AgentChoice, Chosen, choose_agent, invalid_selector};
 pub use duration::parse as duration;
 pub use endpoints::endpoint_slice;
 pub use group::group;

@@ -159,6 +159,11 @@ impl HeldAddr {
         self.addr == addr && (addr.is_ipv6() || self.prefix == prefix)
     }
 
+    /// Whether the kernel puts it on every interface by itself.
+    pub fn is_kernels(&self) -> bool {
+        matches!(self.addr, IpAddr::V6(v6) if v6.is_unicast_link_local())
+    }
+
     /// An address that is simply there, for ever and put by nobody in particular.
     pub fn plain(addr: IpAddr, prefix: u8) -> Self {
         Self {

@@ -158,6 +158,8 @@ struct Work {
     claims: BTreeSet<IpAddr>,
     /// Addresses that some node should claim, and until when that is waited for.
     awaited: BTreeMap<IpAddr, Moment>,
+    /// Addresses of Services whose endpoints are all on nodes that cannot serve them.
+    astray: BTreeSet<IpAddr>,
     /// Ends of lifetimes that a user wrote; kept until half of them has passed.
     ends: BTreeMap<IpAddr, Moment>,
 }
@@ -266,6 +268,16 @@ impl State {
         !self.sight.on_nics.is_empty()
     }
 
+    /// How many local addresses are on NICs of this node, wished or not.
+    pub fn on_nics(&self) -> usize {
+        self.sight.on_nics.len()
+    }
+
+    /// Whether no local address is on a NIC of this node, nor on its way to one.
+    pub fn has_let_go(&self) -> bool {
+        self.sight.on_nics.is_empty() && !self.repairs.puts_on_nics()
+    }
+
     /// Whether an address of ours is on a NIC of this node, wished or not.
     pub fn is_on_nic(&self, addr: IpAddr) -> bool {
         self.sight.on_nics.contains(&addr)
@@ -278,7 +290,7 @@ impl State {
 
     /// Whether an address should be on a node with an endpoint, and none of them could be elected.
     pub fn fell_back(&self, addr: IpAddr) -> bool {
-        self.elections.fell_back(addr)
+        self.elections.fell_back(addr) || self.work.astray.contains(&addr)
     }
 
     /// Who is alive.

@@ -68,6 +68,11 @@ fn for_every_node(object: &LBNodeAgent) -> bool {
     object.spec.node_selector.as_ref().is_none_or(says_nothing)
 }
 
+/// Why an LBNodeAgent selects no node at all, if it is for that.
+pub fn invalid_selector(object: &LBNodeAgent) -> Option<Reason> {
+    problem(object).map(|problem| Reason::InvalidNodeSelector { problem })
+}
+
 /// Why Kubernetes could not evaluate the selector.
 fn problem(object: &LBNodeAgent) -> Option<String> {
     let selector = object.spec.node_selector.as_ref()?;

@@ -13,8 +13,9 @@ use serde_json::Value;
 
 use super::ServiceObject;
 use crate::annotations::{
-    ADDRESS_ASSIGNED, ADDRESSES, ALLOCATED_BY, ALLOCATED_FROM, ALLOW_SHARED_IP, ANNOUNCING_IPV4, ANNOUNCING_IPV6,
-    BRAND, MULTI_POOL, POOL_TYPE, RE_EVALUATE, SERVICE_GROUP, SKIP_IPV6_DAD, TRUE,
+    ADDRESS_ASSIGNED, ADDRESSES, ALLOCATED_BY, ALLOCATED_FROM, ALLOW_SHARED_IP, ANNOUNCING, ANNOUNCING_IPV4,
+    ANNOUNCING_IPV6, ANNOUNCING_UNKNOWN, BRAND, MULTI_POOL, POLICY_REWRITTEN, POOL_TYPE, RE_EVALUATE, SERVICE_GROUP,
+    SKIP_IPV6_DAD, TRUE,
 };
 
 /// The Services that a cluster's own parts need and that PureLB never touches, whatever they say.
@@ -23,6 +24,10 @@ const IGNORED: [&str; 4] =
 
 /// The annotations that only the allocator writes.
 pub(crate) const OWN: [&str; 4] = [ALLOCATED_BY, ALLOCATED_FROM, POOL_TYPE, SKIP_IPV6_DAD];
+
+/// The annotations that node agents write, of this release and of earlier ones.
+pub(crate) const AGENTS: [&str; 5] =
+    [ANNOUNCING, ANNOUNCING_IPV4, ANNOUNCING_IPV6, ANNOUNCING_UNKNOWN, POLICY_REWRITTEN];
 
 /// What stands between a condition's sentence and the term of the allocator that wrote it.
 const TERM: (&str, &str) = (" (allocator term ", ")");
@@ -46,12 +51,14 @@ pub struct ServiceRecord {
     pub external_traffic_policy_local: bool,
     /// Which of [`OWN`] are there, whatever they say.
     pub(crate) own: [bool; OWN.len()],
+    /// Which of [`AGENTS`] are there, whatever they say.
+    pub(crate) agents: [bool; AGENTS.len()],
 }
 
 impl ServiceRecord {
     /// Whether something on the Service is PureLB's: an annotation, or the condition.
     pub fn is_marked(&self) -> bool {
-        self.own.contains(&true) || self.view.condition.is_some()
+        self.own.contains(&true) || self.agents.contains(&true) || self.view.condition.is_some()
     }
 }
 
@@ -97,6 +104,7 @@ pub fn service(object: &ServiceObject) -> ServiceRecord {
         announcing: announcing(annotations),
         external_traffic_policy_local: spec.external_traffic_policy.as_deref() == Some("Local"),
         own: OWN.map(|key| annotations.contains_key(key)),
+        agents: AGENTS.map(|key| annotations.contains_key(key)),
     }
 }
 

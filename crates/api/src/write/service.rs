@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::stored;
 use crate::annotations::{ADDRESS_ASSIGNED, BRAND, RE_EVALUATE, TRUE};
 use crate::read::ServiceRecord;
-use crate::read::service::{OWN, with_term};
+use crate::read::service::{AGENTS, OWN, with_term};
 
 /// The patch of `services/status` that makes a Service as it is wished.
 ///
@@ -45,7 +45,8 @@ pub fn touch_patch(record: &ServiceRecord, term: u64, now: Timestamp) -> Value {
     })
 }
 
-/// The patch of `services/status` that takes everything of ours off a Service that is no LoadBalancer any more.
+/// The patch of `services/status` that takes everything of ours off a Service that is no LoadBalancer any more, that of
+/// node agents included: they do not see such a Service.
 ///
 /// `None` if there is nothing of ours on it.
 pub fn released_patch(record: &ServiceRecord) -> Option<Value> {
@@ -56,7 +57,10 @@ pub fn released_patch(record: &ServiceRecord) -> Option<Value> {
     if record.view.brand.ours && !record.view.ingress.is_empty() {
         status["loadBalancer"] = json!({"ingress": null});
     }
-    Some(json!({"metadata": metadata(record, annotations(record, &Brand::default())), "status": status}))
+    let mut changes = annotations(record, &Brand::default());
+    let agents = AGENTS.into_iter().zip(record.agents).filter(|(_, there)| *there);
+    changes.extend(agents.map(|(key, _)| (key.to_owned(), Value::Null)));
+    Some(json!({"metadata": metadata(record, changes), "status": status}))
 }
 
 /// The patch of `services/status` that sets these annotations of node agents, or takes them off.

@@ -69,6 +69,13 @@ impl<'a> Planner<'a> {
         self.on_links.extend(bare.map(|index| Step::DropLink { link: *index }));
     }
 
+    /// Removes interfaces with all that is on them.
+    pub(crate) fn drop_links(&mut self, links: &BTreeSet<u32>) {
+        let drops = links.iter().map(|link| Step::DropLink { link: *link });
+        let new: Vec<_> = drops.filter(|drop| !self.on_links.contains(drop)).collect();
+        self.on_links.extend(new);
+    }
+
     /// What to do for one address that is shown like this.
     pub(crate) fn addr(&mut self, addr: IpAddr, shown: &[Shown]) {
         let Some(wanted) = self.desired.addrs.get(&addr) else {
@@ -236,8 +243,7 @@ fn ends_otherwise(held: Option<Moment>, wanted: Lifetime) -> bool {
 
 /// Whether a virtual interface has nothing on it but what the kernel puts there itself.
 fn is_bare(link: &Link) -> bool {
-    let kernels = |held: &HeldAddr| matches!(held.addr, IpAddr::V6(v6) if v6.is_unicast_link_local());
-    link.is_virtual() && link.addrs.iter().all(kernels)
+    link.is_virtual() && link.addrs.iter().all(HeldAddr::is_kernels)
 }
 
 fn subnet(held: &HeldAddr) -> Option<IpNet> {

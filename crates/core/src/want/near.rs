@@ -30,6 +30,9 @@ impl State {
     pub(super) fn prefer(&mut self, addr: IpAddr, holders: &[Arc<AgentService>], now: Moment) -> Preferred {
         let following = holders.iter().find(|service| service.affinity && !service.shared);
         let near = following.and_then(|service| self.endpoints.get(&service.key)).cloned().unwrap_or_default();
+        if !near.is_empty() && !near.iter().any(|node| self.members.is_candidate(node, addr)) {
+            self.work.astray.insert(addr);
+        }
         let here = near.contains(&*self.me) && self.work.claims.len() < MOST_CLAIMS;
         if here {
             self.work.claims.insert(addr);

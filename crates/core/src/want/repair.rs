@@ -25,6 +25,8 @@ const MOST_REFRESHES: u32 = 10;
 pub(super) struct Repairs {
     sent: BTreeMap<IpAddr, Sent>,
     dropping: Vec<(u32, IpAddr, u8)>,
+    /// Addresses on their way to a NIC.
+    to_nics: Vec<IpAddr>,
     links_in_flight: usize,
     /// How often an address was refreshed since a moment.
     refreshes: BTreeMap<IpAddr, (Moment, u32)>,
@@ -88,10 +90,25 @@ impl Repairs {
         }
     }
 
+    /// An address that is given to the kernel goes on a NIC.
+    pub fn sent_to_nic(&mut self, addr: IpAddr) {
+        self.to_nics.push(addr);
+    }
+
+    /// Whether an address may come to a NIC by what is on its way.
+    pub fn puts_on_nics(&self) -> bool {
+        !self.to_nics.is_empty()
+    }
+
     /// Takes a step out that the kernel has answered.
     pub fn answered(&mut self, step: &Step) {
         match step {
-            Step::PutAddr { addr, .. } => self.note(*addr, |sent| sent.in_flight = sent.in_flight.saturating_sub(1)),
+            Step::PutAddr { addr, .. } => {
+                self.note(*addr, |sent| sent.in_flight = sent.in_flight.saturating_sub(1));
+                if let Some(at) = self.to_nics.iter().position(|there| there == addr) {
+                    self.to_nics.swap_remove(at);
+                }
+            }
             Step::DropAddr { link, addr, prefix, .. } => {
                 self.note(*addr, |sent| sent.in_flight = sent.in_flight.saturating_sub(1));
                 if let Some(at) = self.dropping.iter().position(|there| *there == (*link, *addr, *prefix)) {

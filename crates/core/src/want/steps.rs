@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use crate::links::{HeldAddr, Links};
+use crate::links::{HeldAddr, Link, Links};
 use crate::moment::Moment;
 use crate::plan::{Ownership, Planner, Step, Telling, WantedAddr, depart, plan};
 use crate::reason::Reason;
@@ -12,12 +12,14 @@ use crate::want::{Change, Leaving, State, Taken};
 impl State {
     /// Has an address compared with the kernel; what must go comes first, what goes on a NIC second.
     pub(super) fn mark_unplanned(&mut self, addr: IpAddr) {
-        self.mark_unplanned_for(addr, self.turn(self.desired.addrs.get(&addr)));
+        self.mark_unplanned_for(addr, self.turn(addr, self.desired.addrs.get(&addr)));
     }
 
     /// When an address with this wish has its turn.
-    pub(super) fn turn(&self, wanted: Option<&WantedAddr>) -> usize {
+    pub(super) fn turn(&self, addr: IpAddr, wanted: Option<&WantedAddr>) -> usize {
         match wanted {
+            // Others wait for what is on the NICs of a node that leaves.
+            None if self.leaving.is_some() && !self.sight.on_nics.contains(&addr) => 2,
             None => 0,
             Some(wanted) if Some(&wanted.link) != self.desired.virtual_link.as_ref() => 1,
             Some(_) => 2,
@@ -62,6 +64,11 @@ impl State {
                 self.sight.ours.insert((*link, *addr, *prefix));
             }
             self.repairs.sent(step);
+            if let Step::PutAddr { link, addr, .. } = step
+                && self.sight.link(*link).is_none_or(|on| !on.is_virtual())
+            {
+                self.repairs.sent_to_nic(*addr);
+            }
             if let Step::PutAddr { link, addr, refresh: true, .. } = step
                 && self.repairs.refreshed(*addr, now)
             {
@@ -127,8 +134,10 @@ impl State {
         };
         let mut planner = Planner::new(&self.desired, links, now, own);
         next.links = self.work.links && !self.repairs.links_paused(now);
+        let whole = if next.links { self.leaving_links(links, now) } else { BTreeSet::new() };
         if next.links {
             planner.links();
+            planner.drop_links(&whole);
             next.links_right = planner.len() == 0;
         }
         for addr in self.work.unplanned.iter().flatten().filter(|addr| !self.repairs.is_in_flight(**addr)) {
@@ -136,6 +145,10 @@ impl State {
                 break;
             }
             next.addrs.push(*addr);
+            let shown = self.sight.shown(*addr);
+            if !shown.is_empty() && shown.iter().all(|(link, _)| whole.contains(link)) {
+                continue;
+            }
             match self.repairs.paused(*addr, || self.desired.addrs.contains_key(addr), now) {
                 Some(until) => next.paused.push((until, *addr)),
                 None => planner.addr(*addr, self.sight.shown(*addr)),
@@ -144,6 +157,22 @@ impl State {
         next.waiting = planner.waiting().to_vec();
         next.steps = planner.finish();
         next
+    }
+
+    /// The virtual interfaces that go with all that is on them, because the agent leaves: nothing there but what is ours
+    /// to take off now. One that the kernel would not let go is emptied first.
+    fn leaving_links(&self, links: &Links, now: Moment) -> BTreeSet<u32> {
+        if self.leaving != Some(Leaving::Go) || self.repairs.link_problem().is_some() {
+            return BTreeSet::new();
+        }
+        let former = links.by_index.iter().filter(|(_, link)| self.desired.former_links.contains(&*link.name));
+        let goes = |index: u32, link: &Link| {
+            let bare = |held: &HeldAddr| self.is_ours(index, held) && !self.waits(index, held, now);
+            let idle =
+                |held: &HeldAddr| !self.desired.addrs.contains_key(&held.addr) && !self.repairs.is_in_flight(held.addr);
+            link.is_virtual() && link.addrs.iter().all(|held| held.is_kernels() || bare(held) && idle(held))
+        };
+        former.filter(|(index, link)| goes(**index, link)).map(|(index, _)| *index).collect()
     }
 
     /// How a step went. The kernel's news about it are expected before.
@@ -169,6 +198,10 @@ impl State {
                 self.work.links = true;
             }
             (Step::SetUp { link } | Step::DropLink { link }, Err(problem)) => {
+                // What was to go with it has to go by itself.
+                let left = self.sight.link(*link).into_iter().flat_map(|link| &link.addrs).map(|held| held.addr);
+                let left: Vec<_> = left.collect();
+                left.into_iter().for_each(|addr| self.mark_unplanned(addr));
                 let name = self.link_name(*link);
                 self.link_refused(name, problem, now);
             }

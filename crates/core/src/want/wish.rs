@@ -129,6 +129,7 @@ impl State {
         self.work.mine.remove(&addr);
         self.work.waiting.remove(&addr);
         self.work.claims.remove(&addr);
+        self.work.astray.remove(&addr);
         let holders = self.by_addr.get(&addr).cloned();
         let judged = holders.as_deref().map(|holders| self.judge(addr, holders, now));
         if !self.work.mine.contains(&addr) {
@@ -145,7 +146,7 @@ impl State {
         }
         // What is neither here nor wanted here needs no comparison; on most nodes that is most local addresses.
         if wanted.is_some() || !self.sight.shown(addr).is_empty() {
-            self.mark_unplanned_for(addr, self.turn(wanted.as_ref()));
+            self.mark_unplanned_for(addr, self.turn(addr, wanted.as_ref()));
         }
         match wanted {
             Some(wanted) => drop(self.desired.addrs.insert(addr, wanted)),

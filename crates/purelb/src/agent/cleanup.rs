@@ -31,8 +31,17 @@ pub struct Cleaned {
     /// Addresses on a virtual interface that do not carry our mark, and so kept it alive. They are the operator's, or those
     /// of an agent on a kernel before 5.18, which keeps no marks.
     pub kept: Vec<Found>,
+    /// Whether the kernel keeps marks, so that what was kept is certainly not ours.
+    pub marks: bool,
     /// What could not be done; the rest was.
     pub errors: Vec<StepError>,
+}
+
+impl Cleaned {
+    /// Whether nothing of ours can be left.
+    pub fn is_complete(&self) -> bool {
+        self.errors.is_empty() && (self.marks || self.kept.is_empty())
+    }
 }
 
 /// Takes every address with our mark off every interface, and removes the virtual interfaces of these names if they are
@@ -43,7 +52,7 @@ pub struct Cleaned {
 pub fn cleanup(virtual_links: &[&str]) -> io::Result<Cleaned> {
     let mut asking = Asking::open()?;
     let links = everything(&mut asking, Clock::new().now())?;
-    let mut cleaned = Cleaned::default();
+    let mut cleaned = Cleaned { marks: links.keeps_protocol(), ..Cleaned::default() };
     let mut wanted = Vec::new();
     for (&index, link) in &links.by_index {
         let goes = ours(link, virtual_links);
@@ -79,4 +88,18 @@ fn foreign(link: &Link) -> Vec<Found> {
     let kernels = |addr: IpAddr| matches!(addr, IpAddr::V6(v6) if v6.is_unicast_link_local());
     let others = link.addrs.iter().filter(|held| held.protocol != OUR_PROTOCOL && !kernels(held.addr));
     others.map(|held| Found { link: link.name.clone(), addr: held.addr, prefix: held.prefix }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_kernel_keeps_no_marks_what_is_kept_may_be_ours_and_the_work_is_not_done() {
+        let kept = vec![Found { link: "kube-lb0".into(), addr: IpAddr::from([10, 0, 0, 1]), prefix: 32 }];
+        let cleaned = |marks, kept| Cleaned { marks, kept, ..Cleaned::default() }.is_complete();
+        assert!(cleaned(true, kept.clone()), "an operator's");
+        assert!(!cleaned(false, kept));
+        assert!(cleaned(false, Vec::new()));
+    }
 }

@@ -154,7 +154,10 @@ fn clean(virtual_interface: &str) -> anyhow::Result<ExitCode> {
     for error in &cleaned.errors {
         error!(%error, "something could not be removed");
     }
-    Ok(if cleaned.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if !cleaned.is_complete() && cleaned.errors.is_empty() {
+        error!("this kernel keeps no marks, so what was kept may be PureLB's: remove the interface by hand if it is");
+    }
+    Ok(if cleaned.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl Args {

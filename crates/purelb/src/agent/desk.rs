@@ -17,6 +17,7 @@ use purelb_api::annotations::LEASE_PREFIX;
 use purelb_api::read;
 use purelb_core::alloc::Notice;
 use purelb_core::bgp::status::NodeReport;
+use purelb_core::links::LinkKind;
 use purelb_core::moment::Moment;
 use purelb_core::plan::Step;
 use purelb_core::want::{Leaving, State};
@@ -95,6 +96,8 @@ pub struct Desk {
     stamp: Timestamp,
     /// Steps are being applied.
     applying: bool,
+    /// How many were.
+    steps_done: usize,
     leaving: bool,
     healthy: bool,
     todo: Turn,
@@ -118,6 +121,7 @@ impl Desk {
             watching_until: None,
             stamp: Timestamp::MIN,
             applying: false,
+            steps_done: 0,
             leaving: false,
             healthy: false,
             todo: Turn::default(),
@@ -269,10 +273,12 @@ impl Desk {
             let event = if healthy { "healthRestored" } else { "markUnhealthy" };
             info!(event, healthy, "whether this node may hold local addresses");
         }
-        if self.sight.compare(members) {
-            let local = self.heartbeat.said().map_or(0, |said| said.subnets.len());
-            self.metrics.members(members.live().count(), members.subnets().count(), local);
-        }
+        self.sight.compare(members);
+        let local = self.heartbeat.said().map_or(0, |said| said.subnets.len());
+        self.metrics.members(members.live().count(), members.subnets().count(), local);
+        let shown = self.state.links().zip(self.state.desired().virtual_link.as_deref());
+        let on = shown.and_then(|(links, name)| links.named(name));
+        self.metrics.no_dummy(on.is_some_and(|(_, link)| link.kind == LinkKind::Ifb));
     }
 
     /// The agent is told to stop.
@@ -283,7 +289,12 @@ impl Desk {
 
     /// Whether no local address is left here, so that the lease may go too.
     pub fn has_let_go(&self) -> bool {
-        self.leaving && !self.state.holds_local()
+        self.leaving && self.state.has_let_go()
+    }
+
+    /// How many steps the kernel has done.
+    pub fn steps_done(&self) -> usize {
+        self.steps_done
     }
 
     /// Whether nothing is left to do to the kernel.

@@ -70,6 +70,8 @@ pub enum KernelNews {
         /// Its name.
         name: String,
     },
+    /// A thread has ended, by a panic or because nobody gives orders any more: nothing of it is to be relied on.
+    Ended,
     /// One round of telling the neighbours ended.
     Told {
         /// Of this address.
@@ -135,11 +137,45 @@ pub fn start_with_room(clock: Clock, room: usize) -> io::Result<Kernel> {
     // Listening begins before the first list is read, so that nothing can happen between the two.
     let listening = Listening::open(room)?;
     let running = Running::new(Asking::open()?, listening, steps_out, hear_bell, news.clone(), clock);
-    let teller = Teller::open(tellings_out, news, clock)?;
-    thread::Builder::new().name("kernel".into()).spawn(move || running.run())?;
-    thread::Builder::new().name("packets".into()).spawn(move || teller.run())?;
+    let teller = Teller::open(tellings_out, news.clone(), clock)?;
+    let ends = news;
+    begin("kernel", ends.clone(), move || running.run())?;
+    begin("packets", ends, move || teller.run())?;
     Ok(Kernel { news: heard, orders: Orders(Arc::new(Doors { steps, tellings, bell })) })
+}
+
+/// Starts a thread whose end is news, however it comes: one of two that lives on must not hide that the other is gone.
+fn begin(name: &str, news: News, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let end = End(news);
+    let work = move || {
+        let _end = end;
+        work();
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
+}
+
+/// Tells of the end of the thread that has it.
+struct End(News);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // Nobody may be listening any more.
+        let _ = self.0.send(KernelNews::Ended);
+    }
 }
 
 /// Where the threads put the news.
 type News = UnboundedSender<KernelNews>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_is_news_although_the_other_lives_on() {
+        let (news, mut heard) = unbounded_channel();
+        let _other = news.clone();
+        begin("doomed", news, || panic!("a defect in netlink's thread")).unwrap();
+        assert!(matches!(heard.blocking_recv(), Some(KernelNews::Ended)));
+    }
+}

@@ -24,7 +24,7 @@ mod record;
 pub use record::{lease, subnets};
 
 /// How long the last deed may take: the process has a second to go.
-const RELEASE_TIME: Duration = Duration::from_millis(400);
+pub(super) const RELEASE_TIME: Duration = Duration::from_millis(400);
 
 /// The wall clock, which only ever goes into the lease for others to read.
 pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -50,7 +50,10 @@ pub enum Order {
     /// Write it like this.
     Renew(Box<Lease>),
     /// Delete it, because this node stops.
-    Release,
+    Release {
+        /// Whether no local address is on this node any more, so that others may take over at once.
+        let_go: bool,
+    },
 }
 
 /// How that went.
@@ -111,25 +114,29 @@ impl Keeper {
 
     /// Does what is ordered, until the lease is released or nobody orders anything any more.
     pub async fn run(mut self) {
-        loop {
-            match self.orders.recv().await {
-                Some(Order::Renew(lease)) if !self.renew(&lease).await => {}
-                Some(_) => break,
+        let mut order = self.orders.recv().await;
+        let let_go = loop {
+            order = match order {
+                Some(Order::Renew(lease)) => match self.renew(&lease).await {
+                    Some(next) => next,
+                    None => self.orders.recv().await,
+                },
+                Some(Order::Release { let_go }) => break let_go,
                 // The owner is gone without a word, as when the process is killed.
                 None => return,
             }
-        }
-        if timeout(RELEASE_TIME, self.release()).await.is_err() {
+        };
+        if timeout(RELEASE_TIME, self.release(let_go)).await.is_err() {
             warn!(event = "deleteLease", "no time left to delete the lease; peers wait until it expires");
         }
     }
 
-    /// Whether an order to release it came meanwhile: who has to stop does not wait for an answer.
-    async fn renew(&mut self, lease: &Lease) -> bool {
+    /// What was ordered meanwhile, if anything: who has to stop does not wait for an answer.
+    async fn renew(&mut self, lease: &Lease) -> Option<Option<Order>> {
         let version = std::mem::replace(&mut self.version, Version::Unknown);
         let answer = tokio::select! {
             biased;
-            _ = self.orders.recv() => return true,
+            order = self.orders.recv() => return Some(order),
             answer = timeout(self.patience, write(&self.leases, &self.name, lease, version)) => answer,
         };
         let answer = answer.map_err(|_| Trouble::Silence(self.patience));
@@ -142,11 +149,11 @@ impl Keeper {
         };
         // Whoever owns the state may be gone already.
         drop(self.news.send(news));
-        false
+        None
     }
 
     /// Deletes the lease if it is this process's own, whatever became of a renewal that was still under way.
-    async fn release(&self) {
+    async fn release(&self, let_go: bool) {
         let mut version = match &self.version {
             Version::Untouched => return,
             Version::Unknown => None,
@@ -159,9 +166,11 @@ impl Keeper {
             }) else {
                 return;
             };
-            match self.empty_and_delete(&at).await {
+            // With subnets in it, it says that addresses may still be here: peers wait until they must be gone.
+            let deleted = if let_go { self.empty_and_delete(&at).await } else { self.delete(&at).await };
+            match deleted {
                 Ok(()) => {
-                    info!(event = "deleteLease", "the lease is deleted");
+                    info!(event = "deleteLease", let_go, "the lease is deleted");
                     return;
                 }
                 Err(Error::Api(status)) if status.code == 404 => return,

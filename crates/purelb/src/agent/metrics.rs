@@ -201,9 +201,9 @@ impl Metrics {
         self.affinity_fallbacks.get_or_create(&Service { service: addr.to_string() }).inc();
     }
 
-    /// The virtual interface is no dummy.
-    pub fn no_dummy(&self) {
-        self.no_dummy.set(1);
+    /// Whether the virtual interface is an ifb.
+    pub fn no_dummy(&self, is_ifb: bool) {
+        self.no_dummy.set(i64::from(is_ifb));
     }
 
     /// Whether local addresses outlive the lease of a killed agent, because somebody wrote so.

@@ -37,10 +37,14 @@ use crate::signals::stopped;
 
 /// How many things are taken in before the desk decides.
 const AT_ONCE: usize = 1000;
-/// How long the lease may outlive the wish to stop: peers cannot take over before it is gone.
-const LEASE_GOES: Duration = Duration::from_millis(100);
+/// How long local addresses may take to go before the lease is deleted with them, so that peers wait for their end.
+const LETTING_GO: Duration = Duration::from_millis(400);
 /// How long the end may take.
 const LAST_MOMENTS: Duration = Duration::from_millis(850);
+/// How much longer it may take for every step that the kernel does meanwhile: many addresses take their time.
+const PROGRESS: Duration = Duration::from_secs(1);
+/// How long it may take for all of them; the kubelet grants half as much again.
+const LONGEST: Duration = Duration::from_secs(20);
 /// How much longer, if routers are to forget routes before addresses leave.
 const ROUTERS: Duration = Duration::from_millis(1100);
 /// How long the last words to routers, and the last report of them, may take.
@@ -77,6 +81,50 @@ async fn reported<T>(report: &mut Option<BoxFuture<'static, T>>) -> T {
     match report {
         Some(report) => report.await,
         None => std::future::pending().await,
+    }
+}
+
+/// How much time an agent that stops has left. As long as the kernel does one step after the other it goes on: what is
+/// left on the interfaces would stay there.
+struct Ending {
+    start: Instant,
+    end: Instant,
+    /// The lease was ordered to go.
+    released: bool,
+    /// When it has to go at the latest.
+    release_by: Instant,
+    steps_done: usize,
+    on_nics: usize,
+}
+
+impl Ending {
+    fn new(start: Instant, speaking: bool, desk: &Desk) -> Self {
+        let end = start + LAST_MOMENTS + if speaking { ROUTERS } else { Duration::ZERO };
+        let (steps_done, on_nics) = (desk.steps_done(), desk.state().on_nics());
+        Self { start, end, released: false, release_by: start + LETTING_GO, steps_done, on_nics }
+    }
+
+    /// Sees what the kernel has done by now.
+    fn look(&mut self, desk: &Desk) {
+        let patience = (Instant::now() + PROGRESS).min(self.start + LONGEST);
+        let (steps_done, on_nics) = (desk.steps_done(), desk.state().on_nics());
+        if std::mem::replace(&mut self.steps_done, steps_done) != steps_done {
+            self.end = self.end.max(patience);
+        }
+        if std::mem::replace(&mut self.on_nics, on_nics) > on_nics {
+            self.release_by = self.release_by.max(patience);
+        }
+    }
+
+    /// Whether local addresses take too long to go.
+    fn cannot_wait(&self) -> bool {
+        Instant::now() >= self.release_by
+    }
+
+    /// The lease goes, which takes a moment too.
+    fn release(&mut self) {
+        self.released = true;
+        self.end = self.end.max(Instant::now() + lease::RELEASE_TIME);
     }
 }
 
@@ -197,6 +245,7 @@ impl Shift {
         tokio::select! {
             biased;
             news = self.kernel_news.recv(), if !self.kernel_gone => {
+                let news = news.filter(|news| !matches!(news, KernelNews::Ended));
                 self.kernel_gone = news.is_none();
                 news.map(Event::Kernel)
             }
@@ -273,9 +322,8 @@ impl Shift {
 
     /// Local addresses go, then the lease, so that a peer takes over at once; virtual ones go or stay.
     async fn leave(mut self) {
-        let start = Instant::now();
-        let end = start + LAST_MOMENTS + if self.voice.is_speaking() { ROUTERS } else { Duration::ZERO };
         let settings = self.desk.settings().clone();
+        let mut ending = Ending::new(Instant::now(), self.voice.is_speaking(), &self.desk);
         // Sessions that came up just now may have agreed on how long routes are kept.
         self.desk.hear(Event::Speaker(self.voice.news()), self.clock.now());
         let at_first = self.lingering(settings.on_stop.at_first());
@@ -284,19 +332,21 @@ impl Shift {
         let asking = stop::leaving(settings.on_stop, self.client.clone(), &settings.namespace, &settings.node);
         let mut asking = std::pin::pin!(asking.fuse());
         let mut keeper = std::mem::take(&mut self.keeper);
-        let (mut told, mut released) = (false, false);
+        let mut told = false;
         loop {
             self.turn();
-            if !released && (self.desk.has_let_go() || start.elapsed() >= LEASE_GOES) {
-                drop(self.lease_orders.send(lease::Order::Release));
-                released = true;
+            ending.look(&self.desk);
+            if !ending.released && (self.desk.has_let_go() || ending.cannot_wait() || self.kernel_gone) {
+                drop(self.lease_orders.send(lease::Order::Release { let_go: self.desk.has_let_go() }));
+                ending.release();
             }
-            if told && released && self.desk.is_at_rest() && keeper.is_empty() {
+            let at_rest = self.desk.is_at_rest() || self.kernel_gone;
+            if told && ending.released && at_rest && keeper.is_empty() {
                 break;
             }
             tokio::select! {
                 biased;
-                () = sleep_until(end) => break,
+                () = sleep_until(ending.end) => break,
                 how = &mut asking, if !told => {
                     (told, leaving) = (true, self.lingering(how));
                     if leaving != at_first {
@@ -304,14 +354,14 @@ impl Shift {
                     }
                 }
                 Some(_) = keeper.join_next() => {}
-                () = sleep_until(start + LEASE_GOES), if !released => {}
+                () = sleep_until(ending.release_by), if !ending.released => {}
                 event = self.next() => self.take(event),
             }
         }
         self.say_goodbye(leaving).await;
         drop(self.recorder);
         // Events are told as long as there is time.
-        let _ = timeout_at(end, self.sending.join_next()).await;
+        let _ = timeout_at(ending.end, self.sending.join_next()).await;
     }
 
     /// Leaves routers: those that keep our routes for a successor without a word, others with one.

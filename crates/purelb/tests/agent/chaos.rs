@@ -10,6 +10,7 @@ use kube::Api;
 use kube::api::DeleteParams;
 use purelb::agent::stop::OnStop;
 use purelb_core::addr::Family;
+use purelb_core::plan::Step;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -151,7 +152,7 @@ async fn pause_or_resume(town: &mut Town, dice: &mut Dice, node: usize) -> Strin
 async fn deed(town: &mut Town, dice: &mut Dice) -> Result<String> {
     let node = dice.below(NODES);
     let name = town.nodes[node].name.clone();
-    Ok(match dice.below(21) {
+    Ok(match dice.below(23) {
         0 if town.is_running(node) => {
             town.kill(node);
             format!("{name} is killed")
@@ -215,6 +216,19 @@ async fn deed(town: &mut Town, dice: &mut Dice) -> Result<String> {
             town.endpoints(&service, &[&name]).await?;
             format!("{service} has its endpoint on {name}, affinity {affinity}: {known}")
         }
+        21 => {
+            let refuse = dice.below(2) == 0;
+            let refused: fn(&Step) -> bool =
+                if refuse { |step| matches!(step, Step::DropAddr { .. }) } else { |_| false };
+            town.nodes[node].kernel.refuse(refused);
+            format!("{name} cannot take addresses off: {refuse}")
+        }
+        22 if town.is_running(node) && !town.is_paused(node) => {
+            town.nodes[node].kernel.hold();
+            town.pass(Duration::from_millis(dice.next() % [1, 100, 5000][dice.below(3)])).await;
+            town.stop(node).await?;
+            format!("{name} is stopped while its kernel hangs")
+        }
         18 | 19 => pause_or_resume(town, dice, node).await,
         _ => {
             let (service, policy) = (format!("web{}", dice.below(FREE)), ["Local", "Cluster"][dice.below(2)]);
@@ -230,6 +244,7 @@ async fn peace(town: &mut Town) -> Result<()> {
     town.patch_node_agent("default", json!({"local": {"localInterface": "default"}})).await?;
     for node in 0..NODES {
         town.resume(node);
+        town.nodes[node].kernel.refuse(|_| false);
         town.weather(node, Weather::Fair);
         town.nodes[node].kernel.meddle(|kernel| kernel.set_carrier("eth0", true));
         if !town.is_running(node) {

@@ -3,6 +3,7 @@
 
 mod bgp;
 mod chaos;
+mod leaving;
 mod line;
 mod objects;
 mod outputs;

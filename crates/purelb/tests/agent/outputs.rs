@@ -115,3 +115,109 @@ async fn b17_a_lease_that_an_earlier_release_left_gets_our_duration_and_our_labe
     })
     .await
 }
+
+#[tokio::test(start_paused = true)]
+async fn e23_an_address_whose_endpoints_are_where_nobody_serves_it_is_counted_once() -> Result<()> {
+    let (town, addr, holder) = with_local(3).await?;
+    let off = (holder + 1) % 3;
+    town.nodes[off].kernel.meddle(|kernel| kernel.set_carrier("eth0", false));
+    town.endpoints("web", &[&town.nodes[off].name]).await?;
+    let follow = json!({"metadata": {"annotations": {"purelb.io/node-affinity": "service-endpoints"}}});
+    town.patch_service("web", follow).await?;
+    let line = format!(r#"purelb_election_affinity_fallback_total{{service="{addr}"}} 1"#);
+    town.until("it is counted", async |town| Ok(town.counts(holder, &line)?.then_some(()))).await?;
+    town.pass(Duration::from_secs(60)).await;
+    assert!(town.counts(holder, &line)?, "once");
+    assert_eq!((town.holders_of(addr), town.losses_of(addr)), (vec![holder], vec![]), "somebody holds it all the same");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_killed_and_started_shows_what_is_as_before() -> Result<()> {
+    let mut town = Town::new(2).await?;
+    town.nodes[0].kernel.meddle(|kernel| {
+        kernel.has_dummy = false;
+        Vec::new()
+    });
+    for node in 0..2 {
+        town.start(node);
+    }
+    let lines = [
+        "purelb_election_member_count 2",
+        "purelb_election_subnet_count 2",
+        "purelb_election_local_subnet_count 2",
+        "purelb_election_lease_healthy 1",
+        "purelb_lbnodeagent_virtual_interface_is_ifb 1",
+    ];
+    for _ in 0..2 {
+        for line in lines {
+            town.until(line, async |town| Ok(town.counts(0, line)?.then_some(()))).await?;
+        }
+        assert!(town.counts(1, "purelb_lbnodeagent_virtual_interface_is_ifb 0")?, "a dummy is none");
+        town.kill(0);
+        town.start(0);
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_begins_to_share_an_address_is_told_although_the_address_was_adopted() -> Result<()> {
+    let (mut town, addr, holder) = with_local(2).await?;
+    let share = json!({"metadata": {"annotations": {"purelb.io/allow-shared-ip": "key"}}});
+    town.patch_service("web", share).await?;
+    town.pass(Duration::from_secs(5)).await;
+    let told = town.events("web").await?.len();
+    town.kill(holder);
+    town.start(holder);
+    town.pass(Duration::from_secs(20)).await;
+    let annotations = json!({"purelb.io/allow-shared-ip": "key", "purelb.io/addresses": addr.to_string()});
+    let port = json!({"ipFamilyPolicy": "SingleStack", "ports": [{"port": 81}]});
+    town.service("beside", annotations, port).await?;
+    town.told("beside", "AnnouncingLocal", &addr.to_string()).await?;
+    town.pass(Duration::from_secs(5)).await;
+    assert_eq!(town.events("web").await?.len(), told, "who had it before needs not hear it again");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_the_kernel_refuses_is_told_once() -> Result<()> {
+    let (town, ..) = with_local(1).await?;
+    town.nodes[0].kernel.refuse(|step| matches!(step, Step::PutAddr { refresh: false, .. }));
+    town.service("more", json!({}), json!({"ipFamilyPolicy": "SingleStack"})).await?;
+    let told = town.told("more", "AnnouncementFailed", "node1").await?;
+    assert!(told.contains("eth0") && told.contains("Operation not permitted"), "{told}");
+    town.pass(Duration::from_secs(60)).await;
+    let events = town.events("more").await?;
+    assert_eq!(events.iter().filter(|(reason, _)| reason == "AnnouncementFailed").count(), 1, "{events:?}");
+    town.nodes[0].kernel.refuse(|_| false);
+    town.told("more", "AnnouncingLocal", "node1").await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_gives_an_address_up_for_nobody_removes_its_own_entry() -> Result<()> {
+    let (town, addr, _) = with_local(1).await?;
+    let said = async |town: &Town| {
+        Ok::<_, anyhow::Error>(town.shown("web").await?["metadata"]["annotations"]["purelb.io/announcing-IPv4"].clone())
+    };
+    let announced = format!("node1,eth0,{addr}");
+    for _ in 0..2 {
+        town.until("it says who announces it", async |town| Ok((said(town).await? == announced).then_some(()))).await?;
+        town.nodes[0].kernel.meddle(|kernel| kernel.set_carrier("eth0", false));
+        town.until("nobody announces it", async |town| Ok(said(town).await?.is_null().then_some(()))).await?;
+        assert!(town.holders_of(addr).is_empty());
+        town.nodes[0].kernel.meddle(|kernel| kernel.set_carrier("eth0", true));
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn b28_who_keeps_deleting_the_virtual_interface_is_told_of() -> Result<()> {
+    let town = with_virtual(1).await?;
+    for _ in 0..2 {
+        town.nodes[0].kernel.meddle(|kernel| kernel.delete_link("kube-lb0"));
+        town.everywhere(&["172.30.0.0/32"]).await?;
+    }
+    town.told("default", "InterfaceKeepsDisappearing", "kube-lb0").await?;
+    Ok(())
+}

@@ -156,6 +156,36 @@ async fn b23_a_bad_configuration_keeps_the_last_good_one_and_says_so() -> Result
 }
 
 #[tokio::test(start_paused = true)]
+async fn b23_a_selector_that_nobody_can_evaluate_keeps_the_last_good_form_of_the_object_in_force() -> Result<()> {
+    let (mut town, addr, holder) = with_local(2).await?;
+    let broken = json!({"nodeSelector": {"matchExpressions": [{"key": "rack", "operator": "Near", "values": ["1"]}]}});
+    town.patch_node_agent("default", broken).await?;
+    let told = town.told("default", "ConfigError", "last good configuration stays in force").await?;
+    assert!(told.contains("nodeSelector") && told.contains("Near"), "{told}");
+    town.pass(Duration::from_secs(30)).await;
+    assert_eq!((town.holders_of(addr), town.losses_of(addr)), (vec![holder], vec![]), "nothing has moved");
+    assert!(town.counts(holder, r#"purelb_lbnodeagent_selector_state{state="invalid"} 1"#)?);
+
+    // A process that never saw it in a good form cannot know whom it is for.
+    let other = 1 - holder;
+    town.kill(other);
+    town.start(other);
+    town.told("default", "InvalidNodeSelector", "Near").await?;
+    town.until("it is deselected", async |town| {
+        Ok(town.counts(other, r#"purelb_lbnodeagent_selector_state{state="deselected"} 1"#)?.then_some(()))
+    })
+    .await?;
+
+    town.patch_node_agent("default", json!({"nodeSelector": null})).await?;
+    town.until("it is configured", async |town| {
+        Ok(town.counts(holder, r#"purelb_lbnodeagent_selector_state{state="configured"} 1"#)?.then_some(()))
+    })
+    .await?;
+    assert_eq!(town.losses_of(addr), []);
+    town.check()
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lifetime_longer_than_the_lease_is_followed_and_warned_of_once() -> Result<()> {
     let (town, addr, holder) = with_local(2).await?;
     let written = |valid| json!({"local": {"addressConfig": {"localInterface": {"validLifetime": valid}}}});
@@ -325,6 +355,33 @@ async fn b26_the_owner_alone_sets_the_policy_of_a_local_address_to_cluster_and_d
         "the address stays all the while"
     );
     Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_no_load_balancer_any_more_says_nothing_of_agents_and_begins_anew_when_it_is() -> Result<()> {
+    let (town, addr, _) = with_local(2).await?;
+    let local = json!({"spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}});
+    for round in 0..2 {
+        town.patch_service("web", local.clone()).await?;
+        town.until("its policy is set to Cluster, and it says who announces it", async |town| {
+            let shown = town.shown("web").await?;
+            let said = &shown["metadata"]["annotations"];
+            let rewritten = said["purelb.io/traffic-policy-rewritten"] == "true";
+            let announced = said["purelb.io/announcing-IPv4"].is_string();
+            Ok((rewritten && announced && shown["spec"]["externalTrafficPolicy"] == "Cluster").then_some(()))
+        })
+        .await?;
+        town.patch_service("web", json!({"spec": {"type": "ClusterIP", "externalTrafficPolicy": null}})).await?;
+        town.until("nothing is left", async |town| {
+            let said = town.shown("web").await?["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+            let left = said.keys().any(|key| key.starts_with("purelb.io/"));
+            Ok((!left && town.holders_of(addr).is_empty()).then_some(()))
+        })
+        .await?;
+        let told = town.events("web").await?;
+        assert_eq!(told.iter().filter(|(reason, _)| reason == "LocalOverride").count(), round + 1, "{told:?}");
+    }
+    town.check()
 }
 
 #[tokio::test(start_paused = true)]

@@ -277,7 +277,9 @@ impl Town {
 
     /// As SIGTERM would; who stands still has to go on to see it.
     pub async fn stop(&mut self, node: usize) -> Result<()> {
-        self.resume(node);
+        if self.is_paused(node) {
+            self.resume(node);
+        }
         let Some(agent) = self.nodes[node].agent.take() else { return Ok(()) };
         agent.stop.send_replace(true);
         agent.task.await.context("the agent panicked")?.map_err(anyhow::Error::msg)

@@ -157,7 +157,10 @@ fn a_touch_changes_a_service_that_nobody_has_looked_at_and_nothing_but_its_condi
 #[test]
 fn bug_7_a_retyped_service_loses_everything_of_ours() {
     let start = web(json!({"purelb.io/skip-ipv6-dad": "true"}), json!(null));
-    let given = merged(&start, &service_patch(&record(&start), &assigned(&["192.0.2.1"]), 1, moment(NOW)));
+    let mut given = merged(&start, &service_patch(&record(&start), &assigned(&["192.0.2.1"]), 1, moment(NOW)));
+    for key in ["announcing", "announcing-IPv4", "announcing-IPv6", "announcing-unknown", "traffic-policy-rewritten"] {
+        given["metadata"]["annotations"][format!("purelb.io/{key}")] = json!("by an agent");
+    }
     let patch = released_patch(&record(&given)).unwrap();
     let after = merged(&given, &patch);
     assert_eq!(after["metadata"]["annotations"], web(json!({}), json!(null))["metadata"]["annotations"]);

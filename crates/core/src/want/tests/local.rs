@@ -475,6 +475,21 @@ fn agents_that_do_not_claim_go_where_the_endpoints_are() {
 }
 
 #[test]
+fn e23_endpoints_on_nodes_that_are_alive_and_cannot_serve_the_address_are_a_fallback() {
+    let mut node = Node::up();
+    let addr = won_by("node-a");
+    node.peer("node-b", &[], Some(u64::MAX));
+    node.serve(near(&addr));
+    assert!(!node.state.fell_back(ip(&addr)), "no endpoints, no preference");
+    endpoints(&mut node, &["node-b"]);
+    assert!(node.state.fell_back(ip(&addr)));
+    assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]));
+    endpoints(&mut node, &["node-a", "node-b"]);
+    node.renew();
+    assert!(!node.state.fell_back(ip(&addr)), "one of them can");
+}
+
+#[test]
 fn a_claim_stays_in_the_lease_until_the_address_is_off_the_nic() {
     let mut node = Node::up();
     let addr = won_by("node-b");

@@ -178,6 +178,47 @@ fn told_to_stop_for_good_everything_goes_and_for_a_successor_the_virtual_ones_st
     assert_eq!(node.on("kube-lb0"), ["no such interface"]);
 }
 
+#[test]
+fn whoever_leaves_for_good_drops_the_interface_with_all_that_is_on_it() {
+    let leave = |operators: bool, refuse: fn(&Step) -> bool| {
+        let mut node = Node::up();
+        node.serve(svc("web", &["10.9.0.1", "10.9.0.2", "fd09::1", "192.168.1.100"]));
+        if operators {
+            let news = node.kernel.add_addr("kube-lb0", HeldAddr::plain(ip("172.16.0.1"), 32));
+            node.hear(news);
+        }
+        node.rest();
+        node.refuse = refuse;
+        node.history.clear();
+        node.state.leave(Leaving::Go);
+        assert!(!node.state.has_let_go());
+        node.rest();
+        assert!(node.state.has_let_go());
+        assert_eq!(node.on("eth0"), nic_and(&[]));
+        let steps = std::mem::take(&mut node.history);
+        let drops = steps.iter().filter(|step| matches!(step, Step::DropAddr { .. })).count();
+        (node.on("kube-lb0"), drops)
+    };
+    assert_eq!(leave(false, |_| false), (vec!["no such interface".to_owned()], 1), "only the NIC's by itself");
+    assert_eq!(leave(true, |_| false), (vec!["172.16.0.1/32".to_owned()], 4), "an operator's stays");
+    let refused = leave(false, |step| matches!(step, Step::DropLink { .. }));
+    assert_eq!(refused, (vec![], 4), "where the interface cannot go, addresses go one by one");
+}
+
+#[test]
+fn whoever_leaves_takes_its_addresses_off_the_nics_first() {
+    let mut node = Node::up();
+    node.serve(svc("far", &["10.9.0.1", "10.9.0.2"]));
+    node.serve(svc("near", &["192.168.1.100"]));
+    let news = node.kernel.add_addr("kube-lb0", HeldAddr::plain(ip("172.16.0.1"), 32));
+    node.hear(news);
+    node.rest();
+    node.state.leave(Leaving::Go);
+    node.state.want(node.now);
+    let steps = node.state.steps(node.now, 1);
+    assert!(matches!(steps[..], [Step::DropAddr { addr, .. }] if addr == ip("192.168.1.100")), "{steps:?}");
+}
+
 /// A node before 5.18, on which an agent has just stopped: its virtual address waits for a successor, beside an operator's
 /// on the same interface and one with a lifetime on another.
 fn left_on_an_old_kernel() -> Node {

@@ -85,6 +85,9 @@ impl Desk {
     fn point(&mut self, key: &ServiceKey) {
         let follows = self.state.service(key).is_some_and(|service| service.policy_local || service.affinity);
         let nodes = if follows { self.slices.nodes(key) } else { BTreeSet::new() };
+        if follows {
+            self.services.touch(key);
+        }
         self.state.set_endpoints(key, nodes);
     }
 
@@ -129,6 +132,7 @@ impl Desk {
             }
             KernelNews::Applied(steps) => {
                 self.applying = false;
+                self.steps_done += steps.iter().filter(|(_, result)| result.is_ok()).count();
                 for (step, result) in steps {
                     let result = result.map_err(|error| error.to_string());
                     self.count(&step, result.as_ref().err());
@@ -137,10 +141,11 @@ impl Desk {
             }
             KernelNews::NoDummy { name } => {
                 warn!(iface = name, "the kernel has no dummy interfaces; an ifb stands in");
-                self.metrics.no_dummy();
                 let about = self.choices.reference();
                 self.todo.notices.extend(about.map(|about| (about, notices::no_dummy(&name))));
             }
+            // The loop ends the agent.
+            KernelNews::Ended => {}
             KernelNews::Told { addr, result } => {
                 let (sent, errors) = if addr.is_ipv4() {
                     (&self.metrics.garp_sent, &self.metrics.garp_errors)

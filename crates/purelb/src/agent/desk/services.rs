@@ -44,8 +44,8 @@ pub(super) struct Services {
     announced: BTreeSet<(ServiceKey, IpAddr)>,
     /// Why an address of a Service is not announced, where the Service was told.
     refused: BTreeMap<(ServiceKey, IpAddr), &'static str>,
-    /// Addresses that were there when this agent started: nobody is told of them again.
-    adopted: BTreeSet<IpAddr>,
+    /// Addresses that were there when this agent started, with the Services that had them: nobody is told of them again.
+    adopted: BTreeSet<(IpAddr, ServiceKey)>,
     /// Addresses that should be near an endpoint and cannot be.
     fallen: BTreeSet<IpAddr>,
     /// The write that is under way about a Service, and whether it is to be looked at again when that has ended.
@@ -103,14 +103,19 @@ impl Services {
         }
     }
 
-    /// An address was there when the agent started.
-    pub fn adopt(&mut self, addr: IpAddr) {
-        self.adopted.insert(addr);
+    /// An address of a Service was there when the agent started.
+    pub fn adopt(&mut self, addr: IpAddr, service: &ServiceKey) {
+        self.adopted.insert((addr, service.clone()));
     }
 
     /// An address is gone: whoever gets it next is told.
     pub fn lose(&mut self, addr: IpAddr) {
-        self.adopted.remove(&addr);
+        let first = (addr, ServiceKey::from(""));
+        let known = self.adopted.range(first..).take_while(|(there, _)| *there == addr);
+        let known: Vec<_> = known.cloned().collect();
+        for known in &known {
+            self.adopted.remove(known);
+        }
     }
 
     /// Something about a Service may be different.
@@ -181,7 +186,7 @@ impl Services {
             };
             if self.announced.insert((key.clone(), addr)) {
                 around.metrics.announced(key, around.me, addr, true);
-                if !self.adopted.contains(&addr) {
+                if !self.adopted.contains(&(addr, key.clone())) {
                     told.push((key.clone(), notices::announcing(around.me, addr, link, local)));
                 }
             }
@@ -196,6 +201,7 @@ impl Services {
 
     fn silence(&mut self, key: &ServiceKey, addr: IpAddr, around: &Surroundings<'_>) {
         if self.announced.remove(&(key.clone(), addr)) {
+            self.adopted.remove(&(addr, key.clone()));
             around.metrics.announced(key, around.me, addr, false);
         }
     }

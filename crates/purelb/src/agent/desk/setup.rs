@@ -46,6 +46,8 @@ pub(super) struct Choices {
     agents: Known<Key, LBNodeAgent>,
     /// The object that counts.
     chosen: Option<ObjectReference>,
+    /// It as it was when it could last be used; the last good form stays in force if it is edited so that it cannot.
+    in_force: Option<LBNodeAgent>,
     /// Whether some configuration was good before.
     has_good: bool,
     selector_state: Option<&'static str>,
@@ -65,6 +67,7 @@ impl Choices {
             usable: None,
             agents: Known::default(),
             chosen: None,
+            in_force: None,
             has_good: false,
             selector_state: None,
             told: BTreeSet::new(),
@@ -174,15 +177,21 @@ impl Choices {
             warn!(node = self.me, "there is no Node of this name yet; the agent waits for it");
             return None;
         };
-        let AgentChoice { chosen, passed_over } = read::choose_agent(self.agents.values(), &self.me, &node.labels);
+        let (objects, broken) = self.candidates();
+        let AgentChoice { chosen, passed_over } = read::choose_agent(objects, &self.me, &node.labels);
         let mut saying: Vec<(ObjectReference, Notice)> =
             passed_over.iter().map(|(object, reason)| (reference(object), notices::warned(reason))).collect();
+        let mut in_force = None;
         let (setup, state, object) = match chosen {
             Chosen::Nothing => (Some(Setup::None), "default", None),
             Chosen::Deselected => (Some(Setup::Deselected), "deselected", None),
-            Chosen::Object(object) => match usable_config(object) {
-                Ok(config) => (Some(Setup::Config(config)), "configured", Some(reference(object))),
+            Chosen::Object(object) => match usable_config(object, broken.as_ref()) {
+                Ok(config) => {
+                    in_force = Some(object.clone());
+                    (Some(Setup::Config(config)), "configured", Some(reference(object)))
+                }
                 Err(problem) => {
+                    in_force.clone_from(&self.in_force);
                     let notice = notices::config_error(&self.me, &problem, self.has_good);
                     warn!(
                         object = object.name_any(),
@@ -207,12 +216,28 @@ impl Choices {
         };
         saying.extend(silent.map(|reason| (node_reference(node), notices::warned(&reason))));
         self.has_good |= setup.is_some();
-        self.chosen = object;
+        (self.chosen, self.in_force) = (object, in_force);
         if self.selector_state.replace(state) != Some(state) {
             info!(event = "selectorState", op = "configChanged", state, "which LBNodeAgent counts on this node");
         }
         let outlives_lease = beyond.is_some();
         Some(Choice { setup, selector_state: state, outlives_lease, notices: self.news_only(saying) })
+    }
+
+    /// All LBNodeAgents; where nobody can tell any more for which nodes the one in force is, as it was before, and why.
+    fn candidates(&self) -> (Vec<&LBNodeAgent>, Option<(Key, Reason)>) {
+        let (mut objects, mut broken) = (Vec::new(), None);
+        for object in self.agents.values() {
+            let before = self.in_force.as_ref().filter(|before| before.metadata.uid == object.metadata.uid);
+            match before.zip(read::invalid_selector(object)) {
+                Some((before, reason)) => {
+                    objects.push(before);
+                    broken = Some((key(object), reason));
+                }
+                None => objects.push(object),
+            }
+        }
+        (objects, broken)
     }
 
     /// What was not told before. What no longer holds may be told again one day.
@@ -236,7 +261,10 @@ fn lifetime_beyond(setup: &Setup, lease: Duration) -> Option<Reason> {
 }
 
 /// The configuration in an object, or the first thing that is wrong with it: half of one is none.
-fn usable_config(object: &LBNodeAgent) -> Result<AgentConfig, Box<Problem>> {
+fn usable_config(object: &LBNodeAgent, broken: Option<&(Key, Reason)>) -> Result<AgentConfig, Box<Problem>> {
+    if let Some((_, reason)) = broken.filter(|(broken, _)| *broken == key(object)) {
+        return Err(Box::new(Problem::new("spec.nodeSelector", reason.clone())));
+    }
     let reading = read::agent(object);
     match (reading.problems.into_iter().next(), reading.value) {
         (None, Some(config)) => Ok(config),

@@ -1,8 +1,9 @@
 //! What the watch of leases has shown, and whether it still shows anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use purelb_core::members::{LeaseView, Members};
 use purelb_core::moment::Moment;
 use tracing::info;
@@ -39,8 +40,8 @@ pub(super) struct Sight {
     accepted: Option<(u64, Moment)>,
     /// How long to wait before the watch is begun anew.
     patience: Duration,
-    /// Who was alive the last time, with the number of its subnets.
-    live: BTreeMap<String, usize>,
+    /// Who was alive the last time, with its subnets.
+    live: BTreeMap<String, BTreeSet<IpNet>>,
 }
 
 impl Sight {
@@ -129,14 +130,14 @@ impl Sight {
         (true, Some(again))
     }
 
-    /// Tells the log who came and went since the last time; whether anybody did.
-    pub fn compare(&mut self, members: &Members) -> bool {
+    /// Tells the log who came and went since the last time.
+    pub fn compare(&mut self, members: &Members) {
         let same = members.live().count() == self.live.len()
-            && members.live().all(|(node, subnets)| self.live.get(node) == Some(&subnets.len()));
+            && members.live().all(|(node, subnets)| self.live.get(node) == Some(subnets));
         if same {
-            return false;
+            return;
         }
-        let live: BTreeMap<_, _> = members.live().map(|(node, subnets)| (node.to_owned(), subnets.len())).collect();
+        let live: BTreeMap<_, _> = members.live().map(|(node, subnets)| (node.to_owned(), subnets.clone())).collect();
         for node in live.keys().filter(|node| !self.live.contains_key(*node)) {
             info!(event = "leaseAdd", node, "a node can take addresses");
         }
@@ -145,7 +146,6 @@ impl Sight {
         }
         info!(event = "membershipChanged", members = live.len(), "the nodes that can take addresses are others");
         self.live = live;
-        true
     }
 }
 

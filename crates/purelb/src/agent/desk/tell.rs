@@ -21,7 +21,7 @@ impl Desk {
                     let event = if local { "electionWon" } else { "announcingNonLocal" };
                     info!(event, %addr, iface = %link, adopted, "this node announces an address");
                     if adopted {
-                        self.services.adopt(addr);
+                        self.state.services_of(addr).for_each(|service| self.services.adopt(addr, service));
                     }
                     self.metrics.taken(local);
                     if local {

@@ -2,14 +2,16 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use purelb_core::links::{LinkNews, Links};
 use purelb_core::model::ModelKernel;
 use purelb_core::plan::{Step, in_time};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 
+use super::steps::what;
 use super::{KernelNews, Order, StepError};
 use crate::agent::clock::Clock;
 
@@ -34,14 +36,19 @@ struct Shared {
 
 struct Inside {
     kernel: ModelKernel,
-    /// The agent of the day.
+    /// The agent of the day, and how many there were.
     listener: Option<UnboundedSender<KernelNews>>,
+    plugged: u64,
+    /// What is left of an agent's kernel threads.
+    survivor: Option<UnboundedSender<KernelNews>>,
     /// The addresses that neighbours were told of, in order.
     told: Vec<IpAddr>,
     /// What was ordered while the agent's kernel thread stands still.
-    waiting: Option<Vec<(Order, UnboundedSender<KernelNews>)>>,
+    waiting: Option<Vec<(Order, u64)>>,
     /// What it does not do.
     refuses: fn(&Step) -> bool,
+    /// How long each step takes.
+    pace: Duration,
     observer: Observer,
 }
 
@@ -50,7 +57,17 @@ impl Pretended {
     /// shows after each single change.
     pub fn new(links: Links, clock: Clock, observer: Observer) -> Self {
         let kernel = ModelKernel::new(links);
-        let inside = Inside { kernel, listener: None, told: Vec::new(), waiting: None, refuses: |_| false, observer };
+        let inside = Inside {
+            kernel,
+            listener: None,
+            plugged: 0,
+            survivor: None,
+            told: Vec::new(),
+            waiting: None,
+            refuses: |_| false,
+            pace: Duration::ZERO,
+            observer,
+        };
         let shared = Arc::new(Shared { clock, inside: Mutex::new(inside), changed: Notify::new() });
         tokio::spawn(expire(Arc::downgrade(&shared)));
         Self { shared }
@@ -62,10 +79,11 @@ impl Pretended {
         let (listener, news) = unbounded_channel();
         let mut inside = self.shared.lock();
         drop(listener.send(KernelNews::Links(LinkNews::Everything(inside.kernel.links().clone()))));
-        inside.listener = Some(listener.clone());
+        inside.listener = Some(listener);
+        inside.plugged += 1;
         inside.waiting = None;
-        let shared = self.shared.clone();
-        let orders = move |order| shared.carry_out(order, &listener);
+        let (shared, agent) = (self.shared.clone(), inside.plugged);
+        let orders = move |order| Shared::take(&shared, order, agent);
         (news, Arc::new(orders))
     }
 
@@ -87,14 +105,26 @@ impl Pretended {
     /// It goes on, with all that was ordered meanwhile.
     pub fn go_on(&self) {
         let waiting = self.shared.lock().waiting.take();
-        for (order, listener) in waiting.into_iter().flatten() {
-            self.shared.carry_out(order, &listener);
+        for (order, agent) in waiting.into_iter().flatten() {
+            self.shared.carry_out(order, agent);
         }
+    }
+
+    /// The agent's netlink thread dies, and another that could tell news lives on; what the agent orders is never done.
+    pub fn unplug(&self) {
+        let mut inside = self.shared.lock();
+        inside.survivor = inside.listener.take();
+        let _ = inside.survivor.as_ref().map(|survivor| survivor.send(KernelNews::Ended));
     }
 
     /// From now on the kernel refuses these steps and no others.
     pub fn refuse(&self, steps: fn(&Step) -> bool) {
         self.shared.lock().refuses = steps;
+    }
+
+    /// From now on each step takes this long.
+    pub fn slow_down(&self, pace: Duration) {
+        self.shared.lock().pace = pace;
     }
 
     /// Somebody else does something to the kernel, and the agent hears of it.
@@ -111,10 +141,28 @@ impl Shared {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn carry_out(&self, order: Order, listener: &UnboundedSender<KernelNews>) {
+    /// Carries an order out when its steps have taken their time; not at all if its agent is gone by then.
+    fn take(this: &Arc<Self>, order: Order, agent: u64) {
+        let pace = this.lock().pace;
+        let steps = if let Order::Apply { steps, .. } = &order { steps.len() } else { 0 };
+        let time = pace * u32::try_from(steps).unwrap_or(u32::MAX);
+        if time.is_zero() {
+            return this.carry_out(order, agent);
+        }
+        let this = this.clone();
+        tokio::spawn(async move {
+            sleep(time).await;
+            this.carry_out(order, agent);
+        });
+    }
+
+    fn carry_out(&self, order: Order, agent: u64) {
         let mut inside = self.lock();
+        let listener = inside.listener.clone().filter(|listener| inside.plugged == agent && !listener.is_closed());
+        // What a process ordered that is gone is never done.
+        let Some(listener) = listener else { return };
         if let Some(waiting) = &mut inside.waiting {
-            return waiting.push((order, listener.clone()));
+            return waiting.push((order, agent));
         }
         match order {
             Order::Apply { steps, decided } => {
@@ -140,12 +188,12 @@ impl Shared {
 impl Inside {
     fn apply(&mut self, step: Step, clock: Clock) -> (Step, Result<(), StepError>) {
         if (self.refuses)(&step) {
-            let (what, why) = (format!("{step:?}"), "Operation not permitted (os error 1)".to_owned());
+            let (what, why) = (what(&step), "Operation not permitted (os error 1)".to_owned());
             return (step, Err(StepError::Refused { what, why }));
         }
         let (result, news) = self.kernel.apply(&step, clock.now());
         self.tell(news);
-        let result = result.map_err(|why| StepError::Refused { what: format!("{step:?}"), why });
+        let result = result.map_err(|why| StepError::Refused { what: what(&step), why });
         (step, result)
     }
 

@@ -137,7 +137,8 @@ fn refused(step: &Step, refusal: Refusal) -> StepError {
     StepError::Refused { what: what(step), why: format!("{}{words}", refusal.errno) }
 }
 
-fn what(step: &Step) -> String {
+/// A step in words that stay the same from one try to the next.
+pub(super) fn what(step: &Step) -> String {
     match step {
         Step::MakeLink { name } => format!("make interface {name}"),
         Step::SetUp { link } => format!("switch interface {link} on"),
