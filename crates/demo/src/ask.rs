@@ -101,7 +101,9 @@ pub fn ask_often(client: &Namespace, target: SocketAddr, times: usize) -> Result
             let mut answers = Vec::new();
             for _ in 0..times {
                 let answer = ask(target, PATIENCE).await;
-                answers.push(answer.with_context(|| format!("after {} answers", answers.len()))?);
+                let expected = || format!("expected: {times} answers; the first {} came", answers.len());
+                let answer = answer.with_context(expected)?;
+                answers.push(answer);
             }
             Ok(answers)
         })

@@ -33,10 +33,10 @@ async fn get_watches_a_group_through_its_life() -> Result<()> {
         let status = r#"{"status":{"announce":"remote","ipam":"internal","allocatedIPv4":1}}"#;
         let patch = format!("kubectl patch sg remotedual --subresource=status --type=merge -p '{status}'");
         person.types(&patch, "servicegroup.purelb.io/remotedual patched").await?;
-        watch.prints("MODIFIED  remotedual  remote  internal  1  AGE").await?;
+        watch.prints("MODIFIED  remotedual  remote  internal  1  0  AGE").await?;
         let deleted = r#"servicegroup.purelb.io "remotedual" deleted from watch-groups namespace"#;
         person.types("kubectl delete sg remotedual", deleted).await?;
-        watch.prints("DELETED  remotedual  remote  internal  1  AGE").await?;
+        watch.prints("DELETED  remotedual  remote  internal  1  0  AGE").await?;
     }
     Ok(())
 }
