@@ -105,6 +105,11 @@ impl Neighbour {
             hold: 9,
         }
     }
+
+    /// Whether the address means something on one wire only; routers of the lab know it on `eth0`.
+    fn is_link_local(&self) -> bool {
+        matches!(self.address, IpAddr::V6(address) if address.is_unicast_link_local())
+    }
 }
 
 /// A router that runs.

@@ -43,7 +43,8 @@ pub(super) fn config(settings: &Settings) -> String {
 fn session(asn: u32, neighbour: &Neighbour) -> String {
     let mut text = format!("protocol bgp {} {{\n  local as {asn};\n", name(neighbour.address));
     let mut line = |words: String| writeln!(text, "  {words};").expect("a string takes all");
-    line(format!("neighbor {} as {}", neighbour.address, neighbour.asn));
+    let zone = if neighbour.is_link_local() { "%eth0" } else { "" };
+    line(format!("neighbor {}{zone} as {}", neighbour.address, neighbour.asn));
     // Next hops are on the wire; without this BIRD would look for them in routes that it does not have.
     line("direct".into());
     line(format!("hold time {}", neighbour.hold));

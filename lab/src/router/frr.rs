@@ -65,6 +65,9 @@ fn session(text: &mut String, neighbour: &Neighbour) {
     let mut line =
         |words: String| writeln!(text, " neighbor {} {words}", neighbour.address).expect("a string takes all");
     line(format!("remote-as {}", neighbour.asn));
+    if neighbour.is_link_local() {
+        line("interface eth0".into());
+    }
     line(format!("timers {} {}", neighbour.hold / 3, neighbour.hold));
     line("timers connect 1".into());
     if let Some(password) = &neighbour.password {

@@ -2,7 +2,9 @@
 
 use std::net::TcpListener;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use purelb_lab::router::Make;
+use purelb_lab::router::fabric::{Gate, NODE_AS};
 use serde_json::json;
 
 use crate::configured::{flaps, neighbors};
@@ -24,7 +26,8 @@ async fn routers_of_every_make_reach_services_through_three_nodes() -> Result<()
 #[tokio::test]
 async fn the_report_of_a_node_says_what_each_router_was_told() -> Result<()> {
     let story = Story::begin("the_report_of_a_node_says_what_each_router_was_told").await?;
-    story.configure(neighbors(story.gates(), |_| ())).await?;
+    let advertise = json!({"communities": ["65100:7"], "med": 55, "prepend": 1});
+    story.configure(neighbors(story.gates(), |one| one["advertise"] = advertise.clone())).await?;
     story.group_in("wide", ["default", "default"], 23).await?;
     story.service("web", "wide", "Cluster").await?;
     story.established(6).await?;
@@ -43,7 +46,24 @@ async fn the_report_of_a_node_says_what_each_router_was_told() -> Result<()> {
     assert_eq!(status["routerID"], "192.168.7.11");
     assert_eq!(status["conditions"][0]["type"], "Ready");
     assert_eq!(status["conditions"][0]["reason"], "AllHealthy");
+    for gate in story.gates() {
+        sees_what_was_written(gate)?;
+    }
     story.close()
+}
+
+/// The router sees the attributes that the BGPConfiguration asks for.
+fn sees_what_was_written(gate: &Gate) -> Result<()> {
+    let (question, [community, med]) = match gate.make {
+        Make::Bird => ("show route all for 172.23.0.0/24", ["(65100,7)", "BGP.med: 55"]),
+        Make::Frr => ("show bgp ipv4 unicast 172.23.0.0/24", ["65100:7", "metric 55"]),
+        Make::GoBgp => ("global rib -a ipv4", ["65100:7", "{Med: 55}"]),
+    };
+    let words = gate.router()?.ask(question)?;
+    for part in [community, med, &format!("{NODE_AS} {NODE_AS}")] {
+        ensure!(words.contains(part), "{part:?} is not in {words}");
+    }
+    Ok(())
 }
 
 /// What somebody else puts on `kube-lb0` is advertised, too.

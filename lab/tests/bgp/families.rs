@@ -1,5 +1,6 @@
 //! Both families over either transport, and what attributes routers see.
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -34,6 +35,26 @@ fn all_through_the_node(site: &Site) -> Result<()> {
     site.has("198.51.100.0/24", &[v4(1)])?;
     site.has("2001:db8::1/128", &[v6(1)])?;
     site.has("2001:db8:1::/64", &[v6(1)])
+}
+
+/// The next hop of IPv6 is told with both addresses of the node (RFC 2545 §3), and routers take either.
+#[rstest]
+fn both_families_travel_over_link_local_addresses(#[values(Make::Bird, Make::Frr)] make: Make) -> Result<()> {
+    let near = |number: u8| IpAddr::from(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 9, number.into()));
+    let site = Site::new(make, 1, |number| Neighbour::new(near(number), NODE_AS))?;
+    for (space, number) in [(&site.space, 254), (&site.nodes[0].space, 1)] {
+        space.batch(&format!("addr add {}/64 dev eth0 nodad\n", near(number)))?;
+    }
+    // Another interface with the same address comes first in the kernel's list, and has nothing that could be a next hop.
+    let twin = format!("link add name aa0 type dummy\nlink set aa0 up\naddr add {}/64 dev aa0 nodad\n", near(1));
+    site.nodes[0].space.batch(&twin)?;
+    let (interface, source) = (Some("eth0".to_owned()), Some(near(1)));
+    site.nodes[0].set(vec![Peer { interface, source, ..router_peer(near(254)) }], ROUTES);
+    site.nodes[0].in_session(near(254))?;
+    site.has("192.0.2.1/32", &[v4(1)])?;
+    site.router().wait_for("IPv6 goes through the node", |router| {
+        router.next_hops("2001:db8::1/128").is_ok_and(|hops| hops == [v6(1)] || hops == [near(1)])
+    })
 }
 
 /// RFC 8950, where both sides have it: IPv4 through an IPv6 next hop.

@@ -86,3 +86,91 @@ fn advertise(advertise: &bgp::Advertise) -> Advertise {
         groups: groups.map(|groups| groups.iter().map(|group| group.as_str().into()).collect()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use purelb_api::read;
+    use purelb_core::bgp::{NodeFacts, for_node};
+    use purelb_core::members::Timing;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What the speaker is to do with a configuration.
+    fn wish_of(spec: &Value) -> Wish {
+        let object = json!({"metadata": {"name": "default", "namespace": "home"}, "spec": spec});
+        let configuration = read::bgp(&serde_json::from_value(object).unwrap()).reading.value.unwrap();
+        let node = NodeFacts { name: "node-1".to_owned(), ..NodeFacts::default() };
+        let sessions = for_node(&configuration, &node, &Default::default(), &BTreeSet::new()).sessions;
+        let identity = Identity { router_id: [192, 0, 2, 1].into(), node: "node-1", restarting: true };
+        let timing = Timing { duration: Duration::from_secs(10), renew_deadline: Duration::from_secs(7) };
+        wish(&configuration, &sessions, &identity, &State::new("node-1", timing), false)
+    }
+
+    #[test]
+    fn everything_that_is_written_reaches_the_speaker() {
+        let wish = wish_of(&json!({
+            "global": {"asn": 64512, "listenPort": 1179, "listenAddresses": ["192.0.2.1"]},
+            "neighbors": [{
+                "config": {"neighborAddress": "192.0.2.254", "peerAsn": 64513, "localAsn": 64514, "authPassword": "sesame",
+                    "adminDown": true},
+                "afiSafis": [{"family": "ipv6-unicast"}],
+                "timers": {"config": {"holdTime": 31, "keepaliveInterval": 7, "connectRetry": 11}},
+                "transport": {"localAddress": "192.0.2.9", "passiveMode": true, "bindInterface": "eth7"},
+                "ttlSecurity": {"enabled": true, "hops": 3},
+                "gracefulRestart": {"enabled": true, "restartTime": 77},
+                "nextHop": {"ipv4": "192.0.2.10", "ipv6": "2001:db8::10"},
+                "advertise": {"communities": ["64512:100"], "largeCommunities": ["1:2:3"], "med": 55, "localPref": 66,
+                    "prepend": 2, "serviceGroups": ["gold"]},
+            }],
+        }));
+        let global = Global {
+            listen: Some(Listen { port: 1179, addresses: vec![[192, 0, 2, 1].into()] }),
+            name: "node-1".to_owned(),
+            restarting: true,
+            ..Global::new(64512, [192, 0, 2, 1].into())
+        };
+        let advertise = Advertise {
+            communities: [64512 << 16 | 100].into(),
+            large_communities: [[1, 2, 3]].into(),
+            med: Some(55),
+            local_pref: Some(66),
+            prepend: 2,
+            groups: Some(["gold".into()].into()),
+        };
+        let peer = Peer {
+            local_asn: Some(64514),
+            password: Secret::new("sesame"),
+            families: Families::only(Family::V6),
+            hold: Duration::from_secs(31),
+            keepalive: Some(Duration::from_secs(7)),
+            connect_retry: Duration::from_secs(11),
+            source: Some([192, 0, 2, 9].into()),
+            interface: Some("eth7".to_owned()),
+            passive: true,
+            admin_down: true,
+            ttl: Ttl::Security(3),
+            graceful_restart: Some(Duration::from_secs(77)),
+            next_hop_v4: Some([192, 0, 2, 10].into()),
+            next_hop_v6: Some("2001:db8::10".parse().unwrap()),
+            advertise,
+            ..Peer::new([192, 0, 2, 254].into(), 64513)
+        };
+        assert_eq!(wish, Wish { global, peers: vec![peer], routes: Default::default(), complete: false });
+    }
+
+    #[test]
+    fn what_is_not_written_is_as_usual_and_a_distance_is_one_of_hops() {
+        let mut spec = json!({
+            "global": {"asn": 64512, "listenPort": -1},
+            "neighbors": [{"config": {"neighborAddress": "192.0.2.254", "peerAsn": 64513}}],
+        });
+        let wish = wish_of(&spec);
+        assert_eq!((wish.global.listen, wish.peers), (None, vec![Peer::new([192, 0, 2, 254].into(), 64513)]));
+        spec["neighbors"][0]["ebgpMultihop"] = json!({"enabled": true, "multihopTtl": 5});
+        assert_eq!(wish_of(&spec).peers[0].ttl, Ttl::Multihop(5));
+    }
+}
