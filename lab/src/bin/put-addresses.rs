@@ -36,6 +36,7 @@ fn apply(kernel: &mut Kernel, steps: Vec<Step>, decided: Moment) -> Result<Links
             }
             KernelNews::NoDummy { name } => bail!("{name} is not a dummy"),
             KernelNews::Told { .. } => {}
+            KernelNews::Ended => bail!("the kernel thread has ended"),
         }
     }
     Ok(links)
