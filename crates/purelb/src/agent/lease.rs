@@ -49,11 +49,10 @@ pub struct Content {
 pub enum Order {
     /// Write it like this.
     Renew(Box<Lease>),
-    /// Delete it, because this node stops.
-    Release {
-        /// Whether no local address is on this node any more, so that others may take over at once.
-        let_go: bool,
-    },
+    /// Delete it, because this node stops and holds no local address any more: others may take over at once.
+    Release,
+    /// Leave it to expire, because this node stops and may still hold some.
+    Abandon,
 }
 
 /// How that went.
@@ -115,18 +114,26 @@ impl Keeper {
     /// Does what is ordered, until the lease is released or nobody orders anything any more.
     pub async fn run(mut self) {
         let mut order = self.orders.recv().await;
-        let let_go = loop {
+        loop {
             order = match order {
                 Some(Order::Renew(lease)) => match self.renew(&lease).await {
                     Some(next) => next,
                     None => self.orders.recv().await,
                 },
-                Some(Order::Release { let_go }) => break let_go,
+                Some(Order::Release) => break,
+                Some(Order::Abandon) => {
+                    // One that is gone would be unknown to an agent that starts now.
+                    warn!(
+                        event = "deleteLease",
+                        "local addresses could not be taken off; peers wait until the lease expires"
+                    );
+                    return;
+                }
                 // The owner is gone without a word, as when the process is killed.
                 None => return,
             }
-        };
-        if timeout(RELEASE_TIME, self.release(let_go)).await.is_err() {
+        }
+        if timeout(RELEASE_TIME, self.release()).await.is_err() {
             warn!(event = "deleteLease", "no time left to delete the lease; peers wait until it expires");
         }
     }
@@ -153,7 +160,7 @@ impl Keeper {
     }
 
     /// Deletes the lease if it is this process's own, whatever became of a renewal that was still under way.
-    async fn release(&self, let_go: bool) {
+    async fn release(&self) {
         let mut version = match &self.version {
             Version::Untouched => return,
             Version::Unknown => None,
@@ -166,11 +173,9 @@ impl Keeper {
             }) else {
                 return;
             };
-            // With subnets in it, it says that addresses may still be here: peers wait until they must be gone.
-            let deleted = if let_go { self.empty_and_delete(&at).await } else { self.delete(&at).await };
-            match deleted {
+            match self.empty_and_delete(&at).await {
                 Ok(()) => {
-                    info!(event = "deleteLease", let_go, "the lease is deleted");
+                    info!(event = "deleteLease", "the lease is deleted");
                     return;
                 }
                 Err(Error::Api(status)) if status.code == 404 => return,

@@ -37,7 +37,7 @@ use crate::signals::stopped;
 
 /// How many things are taken in before the desk decides.
 const AT_ONCE: usize = 1000;
-/// How long local addresses may take to go before the lease is deleted with them, so that peers wait for their end.
+/// How long local addresses may take to go before the lease is left to expire, so that peers wait for their end.
 const LETTING_GO: Duration = Duration::from_millis(400);
 /// How long the end may take.
 const LAST_MOMENTS: Duration = Duration::from_millis(850);
@@ -337,7 +337,8 @@ impl Shift {
             self.turn();
             ending.look(&self.desk);
             if !ending.released && (self.desk.has_let_go() || ending.cannot_wait() || self.kernel_gone) {
-                drop(self.lease_orders.send(lease::Order::Release { let_go: self.desk.has_let_go() }));
+                let let_go = self.desk.has_let_go();
+                drop(self.lease_orders.send(if let_go { lease::Order::Release } else { lease::Order::Abandon }));
                 ending.release();
             }
             let at_rest = self.desk.is_at_rest() || self.kernel_gone;

@@ -148,6 +148,22 @@ async fn pause_or_resume(town: &mut Town, dice: &mut Dice, node: usize) -> Strin
     format!("{name} stands still")
 }
 
+/// From now on a kernel takes no address off, or does again.
+fn refuse_or_not(town: &Town, dice: &mut Dice, node: usize) -> String {
+    let refuse = dice.below(2) == 0;
+    let refused: fn(&Step) -> bool = if refuse { |step| matches!(step, Step::DropAddr { .. }) } else { |_| false };
+    town.nodes[node].kernel.refuse(refused);
+    format!("{} cannot take addresses off: {refuse}", town.nodes[node].name)
+}
+
+/// Stops an agent in order whose kernel thread does nothing any more.
+async fn stop_hanging(town: &mut Town, dice: &mut Dice, node: usize) -> Result<String> {
+    town.nodes[node].kernel.hold();
+    town.pass(Duration::from_millis(dice.next() % [1, 100, 5000][dice.below(3)])).await;
+    town.stop(node).await?;
+    Ok(format!("{} is stopped while its kernel hangs", town.nodes[node].name))
+}
+
 /// One thing that happens.
 async fn deed(town: &mut Town, dice: &mut Dice) -> Result<String> {
     let node = dice.below(NODES);
@@ -216,19 +232,8 @@ async fn deed(town: &mut Town, dice: &mut Dice) -> Result<String> {
             town.endpoints(&service, &[&name]).await?;
             format!("{service} has its endpoint on {name}, affinity {affinity}: {known}")
         }
-        21 => {
-            let refuse = dice.below(2) == 0;
-            let refused: fn(&Step) -> bool =
-                if refuse { |step| matches!(step, Step::DropAddr { .. }) } else { |_| false };
-            town.nodes[node].kernel.refuse(refused);
-            format!("{name} cannot take addresses off: {refuse}")
-        }
-        22 if town.is_running(node) && !town.is_paused(node) => {
-            town.nodes[node].kernel.hold();
-            town.pass(Duration::from_millis(dice.next() % [1, 100, 5000][dice.below(3)])).await;
-            town.stop(node).await?;
-            format!("{name} is stopped while its kernel hangs")
-        }
+        21 => refuse_or_not(town, dice, node),
+        22 if town.is_running(node) && !town.is_paused(node) => stop_hanging(town, dice, node).await?,
         18 | 19 => pause_or_resume(town, dice, node).await,
         _ => {
             let (service, policy) = (format!("web{}", dice.below(FREE)), ["Local", "Cluster"][dice.below(2)]);
