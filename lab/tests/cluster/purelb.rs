@@ -67,25 +67,33 @@ pub async fn install(cluster: &Cluster, variant: &str) -> Result<()> {
 }
 
 /// Removes what was installed last, as an operator does when the workloads are gone: the manifests, then the kinds.
-///
-/// The API server itself deletes the objects of a kind before the kind. If the kind's storage is just being replaced, and
-/// its own note of that meets another writer, it comes back to it when the definition changes again, or after five minutes
-/// (`crd_finalizer.go`: "storage is (re)initializing"). So a definition that lingers is touched.
 pub async fn remove(cluster: &Cluster) -> Result<()> {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
     let file = |name: &str| deploy.join(name).display().to_string();
     let timeout = format!("--timeout={}s", SOON.as_secs());
     cluster.kubectl(&["delete", "--ignore-not-found", "-f", &file("install.yaml"), &timeout]).await?;
     cluster.kubectl(&["delete", "--ignore-not-found", "-f", &file("install-crds.yaml"), "--wait=false"]).await?;
+    kinds_gone(cluster).await
+}
+
+/// Waits until the kinds are gone, which somebody deletes or will.
+///
+/// The API server itself deletes the objects of a kind before the kind. If the kind's storage is just being replaced, and
+/// its own note of that meets another writer, it comes back to it when the definition changes again, or after five minutes
+/// (`crd_finalizer.go`: "storage is (re)initializing"). So a definition that lingers is touched.
+pub async fn kinds_gone(cluster: &Cluster) -> Result<()> {
     let touched = Cell::new(Instant::now());
+    let deleted = "jsonpath={range .items[?(@.metadata.deletionTimestamp)]}crd/{.metadata.name} {end}";
     let gone = async |cluster: &Cluster| {
         let left = cluster.kubectl(&["get", "crd", "-o", "name"]).await?;
-        let left: Vec<&str> = left.lines().filter(|name| name.ends_with("purelb.io")).collect();
-        if !left.is_empty() && touched.get().elapsed() > LINGERS {
+        if touched.get().elapsed() > LINGERS {
             let mark = format!("lab/touched={}", touched.replace(Instant::now()).elapsed().as_nanos());
-            // One that goes meanwhile is what is wanted.
-            let _ = cluster.kubectl(&[&["annotate", "--overwrite"], &left[..], &[&mark]].concat()).await;
+            for kind in cluster.kubectl(&["get", "crd", "-o", deleted]).await?.split_whitespace() {
+                // One that goes meanwhile is what is wanted.
+                let _ = cluster.kubectl(&["annotate", "--overwrite", kind, &mark]).await;
+            }
         }
+        let left: Vec<&str> = left.lines().filter(|name| name.ends_with("purelb.io")).collect();
         ensure!(left.is_empty(), "{left:?} are still there");
         Ok(true)
     };

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::past::{nothing_denied, shipped};
-use crate::purelb::{HOME, assigned, group, install, service, shown};
+use crate::purelb::{HOME, assigned, group, install, kinds_gone, service, shown};
 use crate::site::{SECOND, SOON, fetch, fresh, room};
 
 const ROOM: &str = "shop";
@@ -112,7 +112,9 @@ async fn uninstall(cluster: &Cluster, folder: &Path) -> Result<()> {
     cluster.until("the agents are told to go", SOON, going).await?;
     let forget = said("### A node that is down", "```sh\n")?;
     ensure!(typed(cluster, folder, &forget)?.status().await?.success(), "{forget}");
-    ensure!(all.wait().await?.success(), "the commands of the page failed");
+    let (typed, gone) = tokio::join!(all.wait(), kinds_gone(cluster));
+    gone?;
+    ensure!(typed?.success(), "the commands of the page failed");
     Ok(())
 }
 
