@@ -45,8 +45,8 @@ fn both_families_travel_over_link_local_addresses(#[values(Make::Bird, Make::Frr
     for (space, number) in [(&site.space, 254), (&site.nodes[0].space, 1)] {
         space.batch(&format!("addr add {}/64 dev eth0 nodad\n", near(number)))?;
     }
-    // Another interface with the same address comes first in the kernel's list, and has nothing that could be a next hop.
-    let twin = format!("link add name aa0 type dummy\nlink set aa0 up\naddr add {}/64 dev aa0 nodad\n", near(1));
+    // Another interface has the same address, and nothing beside it that could be a next hop.
+    let twin = format!("link add name aa0 type bridge\nlink set aa0 up\naddr add {}/64 dev aa0 nodad\n", near(1));
     site.nodes[0].space.batch(&twin)?;
     let (interface, source) = (Some("eth0".to_owned()), Some(near(1)));
     site.nodes[0].set(vec![Peer { interface, source, ..router_peer(near(254)) }], ROUTES);
