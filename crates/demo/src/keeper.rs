@@ -131,18 +131,35 @@ impl Keeper {
     }
 
     fn keep_rules(&mut self, services: &[Value]) -> Result<()> {
-        let slices = self.cluster.list("/apis/discovery.k8s.io/v1/endpointslices")?;
-        let fronts: Vec<Front> = services.iter().flat_map(|service| fronts(service, &slices)).collect();
+        let fronts = all_fronts(&self.cluster, services)?;
         for (place, namespace) in &self.grounds {
             let rules = proxy::rules(&place.name, &fronts);
             if self.rules.get(&place.name) != Some(&rules) {
                 proxy::apply(namespace, &rules)?;
-                fs::write(self.folder.join(format!("proxy-{}.nft", place.name)), &rules)?;
+                fs::write(rules_file(&self.folder, &place.name), &rules)?;
                 self.rules.insert(place.name.clone(), rules);
             }
         }
         Ok(())
     }
+}
+
+/// A node whose proxy does not serve yet what the API says, with the rules it has; `None` if all do.
+pub fn behind(cluster: &Cluster, nodes: &[String], folder: &Path) -> Result<Option<String>> {
+    let fronts = all_fronts(cluster, &cluster.list("/api/v1/services")?)?;
+    let in_force = |node: &str| fs::read_to_string(rules_file(folder, node)).unwrap_or_default();
+    let late = nodes.iter().find(|node| in_force(node) != proxy::rules(node, &fronts));
+    Ok(late.map(|node| format!("the proxy of {node} has the rules\n{}", in_force(node))))
+}
+
+/// Written when the rules of a node are in force.
+fn rules_file(folder: &Path, node: &str) -> PathBuf {
+    folder.join(format!("proxy-{node}.nft"))
+}
+
+fn all_fronts(cluster: &Cluster, services: &[Value]) -> Result<Vec<Front>> {
+    let slices = cluster.list("/apis/discovery.k8s.io/v1/endpointslices")?;
+    Ok(services.iter().flat_map(|service| fronts(service, &slices)).collect())
 }
 
 /// The API returns no empty lists where we wrote them.

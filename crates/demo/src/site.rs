@@ -111,6 +111,11 @@ impl Site {
         self.nodes.iter().map(|node| node.name().to_owned()).collect()
     }
 
+    /// A node whose proxy does not serve yet what the API says, and what it has; `None` if all do.
+    pub fn behind(&self) -> Result<Option<String>> {
+        keeper::behind(&self.cluster, &self.names(), &self.folder)
+    }
+
     /// A machine without power.
     pub fn kill(&mut self, name: &str) -> Result<()> {
         let (node, cluster) = self.both(name)?;

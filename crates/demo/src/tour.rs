@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, TEST};
 use crate::show::{Look, Show};
 use crate::site::Site;
+use crate::slices::SERVICE;
 use crate::stay::{Key, Keys};
 
 pub use manifests::LOCAL;
@@ -99,6 +100,28 @@ fn until_routed(site: &Site, show: &mut Show, all: &[IpAddr], nodes: &[String]) 
         }
         Ok(Ok(()))
     })
+}
+
+/// Waits until the virtual Service has exactly so many pods that are ready, and the proxy of every node knows them.
+fn until_served(site: &Site, show: &mut Show, pods: usize) -> Result<()> {
+    let expected = format!("{pods} pods are ready, and the proxies of all nodes know them");
+    show.until(&expected, || {
+        if let Err(saw) = ready(site, pods)? {
+            return Ok(Err(saw));
+        }
+        Ok(site.behind()?.map_or(Ok(()), Err))
+    })
+}
+
+/// Whether both slices of the virtual Service have exactly so many endpoints that are ready.
+fn ready(site: &Site, pods: usize) -> Result<Look<()>> {
+    let path = format!("/apis/discovery.k8s.io/v1/namespaces/{TEST}/endpointslices");
+    let slices = site.cluster.list(&format!("{path}?labelSelector={SERVICE}%3D{}", manifests::VIRTUAL))?;
+    let full = slices.iter().filter(|slice| {
+        let endpoints = slice["endpoints"].as_array().into_iter().flatten();
+        endpoints.filter(|endpoint| endpoint["conditions"]["ready"] == true).count() == pods
+    });
+    Ok(if full.count() == 2 { Ok(()) } else { Err(format!("the slices {}", json!(slices))) })
 }
 
 fn text(addresses: &[IpAddr]) -> String {

@@ -40,7 +40,10 @@ impl Node {
             namespace.sysctl(key, value)?;
         }
         let plug = lan.plug(&namespace, "eth0", &[&format!("{}/24", place.v4), &format!("{}/64", place.v6)])?;
-        namespace.batch("link add pods0 type bridge mcast_snooping 0\n")?;
+        // A bridge without an address of its own takes the lowest of its ports: a pod that ends would change it, and
+        // those that stay would answer to nobody until they ask for their router again.
+        let address = format!("02:00:0a:01:{:02x}:01", place.number);
+        namespace.batch(&format!("link add pods0 address {address} type bridge mcast_snooping 0\n"))?;
         // Until its link-local address is known to be unique, a node finds no neighbours: too long for a first request.
         namespace.sysctl("net.ipv6.conf.pods0.dad_transmits", "0")?;
         let [v4, v6] = place.pod_gateways();

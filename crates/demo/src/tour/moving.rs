@@ -1,16 +1,16 @@
 //! Step 4: with externalTrafficPolicy Local only nodes with a pod attract traffic, and pods see their clients.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::Result;
 use serde_json::json;
 
 use super::manifests::VIRTUAL;
-use super::{at, family, route_of, until_routed, virtual_addresses};
+use super::{at, family, route_of, until_routed, until_served, virtual_addresses};
 use crate::ask::ask_often;
 use crate::cluster::TEST;
-use crate::show::{Look, Show, demand, milliseconds};
+use crate::show::{Show, demand, milliseconds};
 use crate::site::Site;
 use crate::site::plan::Place;
 use crate::watch::Watch;
@@ -28,6 +28,7 @@ pub fn show(site: &mut Site, show: &mut Show) -> Result<()> {
     // The names of many do not fit the line of the command.
     let between = if rest.len() < 7 { " " } else { " \\\n    " };
     show.types(&format!("kubectl delete pod{between}{}", rest.join(" ")))?;
+    until_served(site, show, 1)?;
     until_routed(site, show, &all, &[node(1)])?;
     show.types_on(&site.router.namespace, &route_of(all[0]))?;
     show.line("The only pod now, on node1, saw the client's own address in");
@@ -44,29 +45,14 @@ pub fn show(site: &mut Site, show: &mut Show) -> Result<()> {
     policy(show, "Cluster")?;
     show.types("kubectl apply -f pods.yaml")?;
     // Until the others answer, all depends on the one that is about to go.
-    show.until("pods on all nodes answer", || all_answer(site, &all))?;
+    until_served(site, show, site.nodes.len() + 1)?;
     show.types("kubectl delete pod kuard-moved")?;
+    until_served(site, show, site.nodes.len())?;
     until_routed(site, show, &all, &site.names())
 }
 
 fn node(number: u8) -> String {
     Place::of(number).name
-}
-
-/// Requests enough to hear of every node, by whichever of them they come in.
-fn all_answer(site: &Site, all: &[IpAddr]) -> Result<Look<()>> {
-    let names: BTreeSet<String> = site.names().into_iter().collect();
-    for address in all {
-        let answers = match ask_often(&site.client, at(*address), 10 * names.len()) {
-            Ok(answers) => answers,
-            Err(error) => return Ok(Err(format!("{error:#}"))),
-        };
-        let heard: BTreeSet<String> = answers.into_iter().map(|answer| answer.node).collect();
-        if heard != names {
-            return Ok(Err(format!("only pods on {heard:?} answer {address}")));
-        }
-    }
-    Ok(Ok(()))
 }
 
 /// The pod goes to another node: a new one starts there, and the old one is deleted.

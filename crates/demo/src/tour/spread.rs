@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::manifests::VIRTUAL;
-use super::{addresses, at, family, route_of, text, until_routed};
+use super::{addresses, at, family, route_of, text, until_routed, until_served};
 use crate::ask::{Answer, ask_often};
 use crate::show::{Look, Show, bar, demand};
 use crate::site::Site;
@@ -66,7 +66,7 @@ pub fn show(site: &mut Site, show: &mut Show) -> Result<()> {
         show.types_on(&site.router.namespace, &route_of(*address))?;
     }
     let times = EACH * names.len();
-    show.until("every node has a pod that answers", || ready(site))?;
+    until_served(site, show, names.len())?;
     let places: Vec<Place> = site.nodes.iter().map(|node| node.place.clone()).collect();
     let (mut entered, mut answered, mut hops) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for address in &all {
@@ -107,15 +107,6 @@ fn so_far(demo: Duration, whole: Option<Duration>) -> String {
         }
         None => format!("From the start of the demo to here: {demo:.1} s."),
     }
-}
-
-fn ready(site: &Site) -> Result<Look<()>> {
-    let slices = site.cluster.list("/apis/discovery.k8s.io/v1/namespaces/test/endpointslices")?;
-    let full = slices.iter().filter(|slice| {
-        let endpoints = slice["endpoints"].as_array().cloned().unwrap_or_default();
-        endpoints.iter().filter(|endpoint| endpoint["conditions"]["ready"] == true).count() >= site.nodes.len()
-    });
-    Ok(if full.count() >= 2 { Ok(()) } else { Err(format!("the slices {}", json!(slices))) })
 }
 
 /// Agents write what they know of their sessions a moment later.
