@@ -166,9 +166,11 @@ fn ipr_12_display() {
 #[case("/08", Family::V4, Err("AggregationSyntax"))]
 #[case("/999", Family::V6, Err("AggregationSyntax"))]
 #[case("32", Family::V4, Err("AggregationSyntax"))]
+#[case("128", Family::V6, Err("AggregationSyntax"))]
+#[case("/not-a-number", Family::V4, Err("AggregationSyntax"))]
 #[case("", Family::V4, Err("AggregationSyntax"))]
 #[case("Default", Family::V4, Err("AggregationSyntax"))]
-fn aggregation_fits_its_family(
+fn a23_aggregation_fits_its_family(
     #[case] text: &str,
     #[case] family: Family,
     #[case] expected: Result<Aggregation, &str>,

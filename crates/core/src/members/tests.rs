@@ -142,6 +142,19 @@ fn e06_b22_i14_without_a_renewal_that_came_back_nothing_is_held() {
 }
 
 #[test]
+fn e11_however_many_renewals_fail_the_hold_ends_when_it_was_to_end_and_the_next_that_is_shown_counts() {
+    let mut members = members();
+    renew(&mut members, 1, 0.0, 0.1);
+    for (attempt, sent) in [(2, 1.0), (3, 2.0), (4, 3.0), (5, 4.0)] {
+        members.renewing(attempt.to_string(), said(&["10.0.0.0/24"]), at(sent));
+        members.look(at(sent + 0.5));
+        assert_eq!(members.fence(), Some(at(7.0)), "{attempt} changes nothing");
+    }
+    renew(&mut members, 6, 5.0, 5.1);
+    assert_eq!(members.fence(), Some(at(12.0)));
+}
+
+#[test]
 fn b22_the_hold_ends_before_peers_may_take_over() {
     for (duration, deadline, hold) in [(10, 7, 7), (10, 30, 8), (5, 7, 4), (2, 7, 1), (1, 7, 0)] {
         let timing = Timing { duration: Duration::from_secs(duration), renew_deadline: Duration::from_secs(deadline) };

@@ -215,6 +215,7 @@ fn spot(addr: &str, groups: Vec<Group>, from: Option<&str>, pool_type: Option<&s
         (ip("192.168.1.10"), Guard::Node),
         (ip("192.168.1.1"), Guard::Gateway),
         (ip("10.8.0.53"), Guard::DnsServer),
+        (ip("10.7.0.6"), Guard::ApiServer),
     ]);
     let node_subnets = BTreeSet::from(["192.168.1.0/24".parse().unwrap(), "172.20.5.0/24".parse().unwrap()]);
     let groups = Origins::new(groups);
@@ -270,6 +271,7 @@ fn an_address_that_no_group_explains_any_more_stays_as_it_is() {
 #[rstest]
 #[case::own("192.168.1.10", "address of a Node")]
 #[case::gateway("192.168.1.1", "address of a default gateway")]
+#[case::api_server("10.7.0.6", "address of the API server")]
 #[case::network("192.168.1.0", "network or broadcast address of 192.168.1.0/24")]
 #[case::broadcast("192.168.1.255", "network or broadcast address of 192.168.1.0/24")]
 #[case::anycast("fd00:1::", "network or broadcast address of fd00:1::/64")]
@@ -285,6 +287,7 @@ fn b11_a_dns_server_may_be_a_service_of_ours() {
 }
 
 #[rstest]
+#[case::api_server("10.7.0.9", "/24", "10.7.0.6, the address of the API server")]
 #[case::dns_server("10.8.0.7", "/24", "10.8.0.53, the address of a DNS server")]
 #[case::nodes("172.20.9.7", "/16", "172.20.5.0/24, a subnet of Nodes")]
 #[case::inside_a_node_subnet("172.20.5.7", "/28", "172.20.5.0/24, a subnet of Nodes")]

@@ -317,6 +317,20 @@ fn the_lease_is_published_when_the_node_is_ready_and_says_what_it_serves() {
 }
 
 #[test]
+fn s08_an_unusable_lbnodeagent_leaves_the_subnets_in_the_lease_and_without_any_there_are_none() {
+    let mut node = Node::up();
+    let served = node.state.lease_wish().subnets.clone();
+    assert_eq!(served.len(), 2);
+    let bad = AgentConfig { local_interface: LocalInterface::Matching("[".into()), ..config() };
+    assert!(node.state.set_setup(Setup::Config(bad)).is_err());
+    node.rest();
+    assert_eq!(node.state.lease_wish().subnets, served);
+    node.state.set_setup(Setup::None).unwrap();
+    node.rest();
+    assert!(node.state.lease_wish().subnets.is_empty());
+}
+
+#[test]
 fn a_node_that_no_lbnodeagent_selects_publishes_nothing_and_gives_everything_up() {
     let mut node = Node::up();
     node.serve(svc("web", &["10.9.0.1", "192.168.1.100"]));

@@ -281,3 +281,6 @@ fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &
     registry.register(name, help, metric.clone());
     metric
 }
+
+#[cfg(test)]
+mod tests;

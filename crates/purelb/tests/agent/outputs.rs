@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use purelb_core::plan::Step;
 use serde_json::json;
 
+use crate::line::Weather;
 use crate::stories::{with_local, with_virtual};
 use crate::town::{HOME, Town};
 
@@ -26,7 +28,7 @@ async fn state(town: &Town, node: usize, is: &str) -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c07_every_state_of_the_selector_is_in_the_metrics_and_told() -> Result<()> {
+async fn s08_a19_c07_every_state_of_the_selector_is_in_the_metrics_and_told() -> Result<()> {
     let town = with_virtual(2).await?;
     state(&town, 0, "configured").await?;
 
@@ -52,6 +54,35 @@ async fn c07_every_state_of_the_selector_is_in_the_metrics_and_told() -> Result<
         town.told(&town.nodes[node].name, "NoNodeAgent", &town.nodes[node].name).await?;
     }
     town.everywhere(&[]).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn c06_the_node_is_watched_and_no_edit_of_the_configuration_waits_for_an_answer() -> Result<()> {
+    let town = with_virtual(2).await?;
+    town.patch_node_agent("default", json!({"nodeSelector": {"matchLabels": {"rack": "1"}}})).await?;
+    town.everywhere(&[]).await?;
+    let label = json!({"metadata": {"labels": {"rack": "1"}}});
+    let nodes: Api<Node> = Api::all(town.client.clone());
+    nodes.patch("node1", &PatchParams::default(), &Patch::Merge(label)).await?;
+    state(&town, 0, "configured").await?;
+    state(&town, 1, "deselected").await?;
+    town.until("node1 has it again", async |town| Ok((town.on(0, "kube-lb0") == ["172.30.0.0/32"]).then_some(())))
+        .await?;
+
+    // Watches go on; whoever had to ask for its Node now would get no answer.
+    for node in &town.nodes {
+        node.weather.send_replace(Weather::Refused);
+    }
+    town.patch_node_agent("default", json!({"nodeSelector": null})).await?;
+    state(&town, 1, "configured").await?;
+    town.everywhere(&["172.30.0.0/32"]).await?;
+    for node in &town.nodes {
+        node.weather.send_replace(Weather::Fair);
+    }
+    town.pass(Duration::from_secs(30)).await;
+    let told = town.events("default").await?;
+    assert!(!told.iter().any(|(reason, _)| reason == "ConfigError"), "{told:?}");
+    Ok(())
 }
 
 #[tokio::test(start_paused = true)]

@@ -141,7 +141,7 @@ async fn virtual_addresses_wait_for_a_successor_or_go_with_the_agent() -> Result
 }
 
 #[tokio::test(start_paused = true)]
-async fn b23_a_bad_configuration_keeps_the_last_good_one_and_says_so() -> Result<()> {
+async fn a19_b23_a_bad_configuration_keeps_the_last_good_one_and_says_so() -> Result<()> {
     let (town, addr, holder) = with_local(2).await?;
     town.patch_node_agent("default", json!({"local": {"localInterface": "["}})).await?;
     let told = town.told("default", "ConfigError", "last good configuration stays in force").await?;
@@ -186,7 +186,7 @@ async fn b23_a_selector_that_nobody_can_evaluate_keeps_the_last_good_form_of_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lifetime_longer_than_the_lease_is_followed_and_warned_of_once() -> Result<()> {
+async fn a07_a_lifetime_longer_than_the_lease_is_followed_and_warned_of_once() -> Result<()> {
     let (town, addr, holder) = with_local(2).await?;
     let written = |valid| json!({"local": {"addressConfig": {"localInterface": {"validLifetime": valid}}}});
     for (valid, words) in [(json!(300), "is 300s, longer than the lease of 10s"), (json!(0), "is 0 (for ever)")] {

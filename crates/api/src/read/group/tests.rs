@@ -195,7 +195,7 @@ fn an_aggregation_left_over_beside_pools_disturbs_nothing() {
 #[case::word("default", 24, &[])]
 #[case::slash("/32", 32, &[])]
 #[case::no_slash("32", 32, &[("spec.local.v4pool.aggregation", "AggregationWithoutSlash")])]
-fn automatic_groups_read_the_aggregations_that_0_13_stored(
+fn a23_automatic_groups_read_the_aggregations_that_0_13_stored(
     #[case] text: &str,
     #[case] prefix: u8,
     #[case] warnings: &[(&str, &str)],

@@ -15,7 +15,7 @@ fn won_by(node: &str) -> String {
 const SUBNETS: [&str; 2] = ["192.168.1.0/24", "fd00:1::/64"];
 
 #[test]
-fn the_elected_node_holds_an_address_with_the_nics_mask_until_its_fence() {
+fn a06_the_elected_node_holds_an_address_with_the_nics_mask_until_its_fence() {
     let mut node = Node::up();
     node.serve(svc("web", &["192.168.1.100", "fd00:1::100"]));
     assert_eq!(node.on("eth0"), nic_and(&["192.168.1.100/24", "fd00:1::100/64"]));

@@ -105,7 +105,7 @@ fn a17_a18_without_configuration_or_interface_an_address_is_given_up_with_its_re
 }
 
 #[test]
-fn a_configuration_that_cannot_be_followed_changes_nothing() {
+fn a19_a_configuration_that_cannot_be_followed_changes_nothing() {
     let mut node = Node::up();
     node.serve(svc("web", &["192.168.1.100", "10.9.0.1"]));
     let bad = AgentConfig { local_interface: LocalInterface::Matching("[".into()), ..config() };

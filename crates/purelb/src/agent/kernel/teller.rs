@@ -219,3 +219,40 @@ fn built(addr: IpAddr, link: &Link) -> Result<Vec<Vec<u8>>, TellError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use purelb_core::agent::Garp;
+    use purelb_core::links::LinkKind;
+
+    use super::*;
+
+    const ADDR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 168, 1, 100));
+
+    fn telling(verify_before_send: bool) -> Telling {
+        let (initial_delay, interval) = (Duration::ZERO, Duration::from_millis(500));
+        Telling {
+            link: 2,
+            addr: ADDR,
+            how: Garp { enabled: true, initial_delay, count: 3, interval, verify_before_send },
+        }
+    }
+
+    /// An interface as the kernel shows it now.
+    fn seen(addrs: Vec<HeldAddr>) -> io::Result<Option<Seen>> {
+        let by_addr = addrs.iter().map(|held| (held.addr, *held)).collect();
+        let (name, mac) = ("eth0".to_owned(), Some([2, 0, 0, 0, 0, 1]));
+        let (kind, up, carrier, promote_secondaries) = (LinkKind::Other, true, true, None);
+        Ok(Some(Seen { link: Link { name, kind, up, carrier, mac, promote_secondaries, addrs }, addrs: by_addr }))
+    }
+
+    #[test]
+    fn a22_the_kernel_is_asked_before_each_round_and_telling_ends_when_the_address_has_gone() {
+        let held = || seen(vec![HeldAddr::plain(ADDR, 24)]);
+        assert_eq!(frames(&telling(true), &held()).unwrap().unwrap().len(), 2, "a request and a reply");
+        let gone = frames(&telling(true), &seen(Vec::new())).unwrap_err();
+        assert_eq!(gone, TellError::NotHeld { addr: ADDR, link: "eth0".to_owned() });
+        assert!(gone.is_final());
+        assert!(frames(&telling(false), &seen(Vec::new())).unwrap().is_some(), "who does not want it checked");
+    }
+}
