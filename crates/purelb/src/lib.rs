@@ -3,6 +3,8 @@
 pub mod agent;
 pub mod allocator;
 pub mod cluster;
+#[cfg(test)]
+mod exposition;
 pub mod http;
 pub mod logs;
 pub mod signals;
