@@ -133,6 +133,10 @@ pub struct Members {
     former_saw: Option<u64>,
     /// Subnets in Leases that somebody deleted, and until when their nodes may still hold addresses.
     ghosts: Vec<(BTreeSet<IpNet>, Moment)>,
+    /// For how long a node may hold addresses after its last renewal.
+    longest: Duration,
+    /// Until when somebody may hold addresses whose Lease was deleted before we first looked.
+    strangers: Option<Moment>,
 }
 
 #[derive(Clone, Debug)]
@@ -182,7 +186,14 @@ impl Members {
             heard: 0,
             former_saw: None,
             ghosts: Vec::new(),
+            longest: longest_hold(timing.duration),
+            strangers: None,
         }
+    }
+
+    /// This process has just begun: somebody may still hold addresses whose Lease was deleted before it first looked.
+    pub fn begin(&mut self, now: Moment) {
+        self.strangers = Some(now + self.longest);
     }
 
     /// A complete list of the Leases: at the start, and whenever the watch begins anew.
@@ -359,7 +370,7 @@ impl Members {
             unaware.max(asleep)
         });
         let haunted = self.ghosts.iter().filter(|(subnets, _)| subnets.iter().any(|subnet| subnet.contains(&addr)));
-        let unsure = unsure.chain(haunted.map(|(_, until)| *until));
+        let unsure = unsure.chain(haunted.map(|(_, until)| *until)).chain(self.strangers);
         unsure.filter(|wait| *wait > now).max().map_or(Ok(()), Err)
     }
 

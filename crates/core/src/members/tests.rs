@@ -333,3 +333,13 @@ proptest! {
         town.check_elected();
     }
 }
+
+#[test]
+fn who_begins_takes_nothing_before_nodes_must_have_let_go_whose_leases_it_never_saw() {
+    let mut members = members();
+    members.begin(at(100.0));
+    renew(&mut members, 1, 100.0, 100.0);
+    let free = at(100.0) + longest_hold(TEN);
+    assert_eq!(members.may_take(addr(), at(100.0)), Err(free));
+    assert_eq!(members.may_take(addr(), free), Ok(()));
+}

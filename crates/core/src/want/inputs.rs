@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::group::Group;
 use crate::links::{Link, LinkKind};
+use crate::moment::Moment;
 use crate::place::{Guard, LinkChoice, Origins};
 use crate::plan::IPVS_LINK;
 use crate::pool::ServiceKey;
@@ -140,6 +141,12 @@ impl State {
             self.synced = synced;
             self.touch_all();
         }
+    }
+
+    /// This process has just begun, and knows nothing of Leases that were deleted before: what it does not hold already it
+    /// takes only when their nodes must have let go.
+    pub fn begin(&mut self, now: Moment) {
+        self.members.begin(now);
     }
 
     /// The agent is told to stop. Local addresses go; the virtual ones as it says.

@@ -170,6 +170,7 @@ impl Desk {
         let alive = self.state.members().is_live(&self.settings.node);
         let watch = if alive { Duration::ZERO } else { self.settings.timing.lease * 3 / 4 };
         self.watching_until = Some(now + watch);
+        self.state.begin(now);
         self.state.set_synced(true);
         self.services.touch_all();
         info!(alive, "everything is known: addresses are held as they should be");
