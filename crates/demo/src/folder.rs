@@ -82,7 +82,11 @@ pub fn remove(path: &Path) {
     }
     let Some(root) = path.parent() else { return };
     // Whoever starts now waits at the gate, or finds it gone and begins anew.
-    let Ok(_gate) = File::open(root.join(GATE)).map_err(Into::into).and_then(|gate| pass(gate, root)) else { return };
+    let Ok(_gate) = File::open(root.join(GATE)).map_err(Into::into).and_then(|gate| pass(gate, root)) else {
+        // A program that was about to end may have made its folder anew after all was gone, and this one with it.
+        let _ = fs::remove_dir(root);
+        return;
+    };
     let mut runs = fs::read_dir(root).into_iter().flatten().flatten().filter(|entry| entry.file_name() != GATE);
     if runs.next().is_none() {
         // Only as long as it is empty: without the old gate the next may already be there.
@@ -146,6 +150,17 @@ mod tests {
         one.remove();
         assert!(two.path().exists());
         two.remove();
+        assert!(!root.exists());
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_folder_that_was_made_anew_by_a_program_that_ends() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().join("purelb-demo-0");
+        let run = Folder::claim_in(&root).unwrap();
+        remove(run.path());
+        fs::create_dir_all(run.path().join("kubectl-cache")).unwrap();
+        run.remove();
         assert!(!root.exists());
     }
 
