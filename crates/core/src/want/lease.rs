@@ -108,10 +108,13 @@ impl State {
         let mut subnets = if self.leaving.is_some() { BTreeSet::new() } else { self.around.serving.subnets() };
         let occupied = |subnet: &&IpNet| stuck.iter().any(|addr| subnet.contains(addr));
         let published = &self.lease.published;
-        subnets.extend(published.subnets.iter().filter(occupied));
+        // What a predecessor said holds until it was said otherwise.
+        let shown = self.members.lease(&self.me);
+        let before = shown.into_iter().flat_map(|own| &own.subnets);
+        subnets.extend(published.subnets.iter().chain(before).filter(occupied));
         let mut claims = self.work.claims.clone();
-        let shown = self.members.lease(&self.me).into_iter().flat_map(|own| &own.claims);
-        claims.extend(published.claims.iter().chain(shown).filter(|addr| stuck.contains(*addr)));
+        let before = shown.into_iter().flat_map(|own| &own.claims);
+        claims.extend(published.claims.iter().chain(before).filter(|addr| stuck.contains(*addr)));
         let ready = self.is_ready() && self.config.is_some() && self.leaving.is_none();
         let publish = ready || !published.subnets.is_empty() && self.holds_local();
         let untold = self.lease.asked > self.lease.told && self.lease.saw >= self.lease.asked;

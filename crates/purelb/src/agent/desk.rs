@@ -53,10 +53,19 @@ mod writes;
 /// How many steps the kernel gets at once: few enough that something urgent never waits long.
 const BATCH: usize = 128;
 
+/// What is to be done at once.
+#[derive(Debug, Default)]
+pub struct Urgent {
+    /// For the BGP speaker.
+    pub speak: Option<Speak>,
+    /// For the kernel, in this order.
+    pub orders: Vec<Order>,
+}
+
 /// What is to be done after a turn.
 #[derive(Debug, Default)]
 pub struct Turn {
-    /// For the kernel, in this order.
+    /// For the kernel, in this order, after what was urgent.
     pub orders: Vec<Order>,
     /// For the API server.
     pub jobs: Vec<Job>,
@@ -64,8 +73,6 @@ pub struct Turn {
     pub notices: Vec<(ObjectReference, Notice)>,
     /// The lease as it is to be written now.
     pub renewal: Option<Box<Lease>>,
-    /// For the BGP speaker.
-    pub speak: Option<Speak>,
     /// For this node's BGPNodeStatus.
     pub report: Option<Box<NodeReport>>,
     /// The watch of leases is stuck and must begin anew.
@@ -130,9 +137,9 @@ impl Desk {
         }
     }
 
-    /// Decides what nobody should wait for: what routers are told, and what the kernel is to do. The rest of the turn takes
-    /// longer than they do.
-    pub fn hurry(&mut self, now: Moment) -> Turn {
+    /// Begins a turn: decides what nobody should wait for, which is what routers are told and what the kernel is to do. The
+    /// rest of the turn takes longer than they do.
+    pub fn hurry(&mut self, now: Moment) -> Urgent {
         self.begin(now);
         self.state.want(now);
         if !self.applying {
@@ -141,13 +148,11 @@ impl Desk {
             self.apply(steps, now);
         }
         let speak = self.bgp.speak(&self.state, self.complete);
-        Turn { speak, orders: std::mem::take(&mut self.todo.orders), ..Turn::default() }
+        Urgent { speak, orders: std::mem::take(&mut self.todo.orders) }
     }
 
-    /// Decides what to do now, but for what was decided in a hurry. The time on the wall is only for the lease.
+    /// Decides the rest of the turn, after [`Desk::hurry`]. The time on the wall is only for the lease.
     pub fn turn(&mut self, now: Moment, wall: Timestamp) -> Turn {
-        let urgent = self.hurry(now);
-        (self.todo.speak, self.todo.orders) = (urgent.speak, urgent.orders);
         let wanted = self.state.next_wake();
         self.tell();
         self.look(now);

@@ -21,7 +21,7 @@ use tracing::info;
 use super::bgp::secrets::{self, Wanted};
 use super::bgp::status::{self, Writing};
 use super::bgp::voice::Voice;
-use super::bgp::{SecretNews, Speak};
+use super::bgp::SecretNews;
 use super::clock::Clock;
 use super::desk::Desk;
 use super::event::{self, Event};
@@ -272,9 +272,11 @@ impl Shift {
     fn turn(&mut self) {
         let now = self.clock.now();
         let urgent = self.desk.hurry(now);
-        self.hand_out(urgent.speak, urgent.orders);
+        // To routers first: they have the longer way.
+        urgent.speak.into_iter().for_each(|speak| self.voice.speak(speak));
+        urgent.orders.into_iter().for_each(|order| (self.kernel_orders)(order));
         let turn = self.desk.turn(now, (self.wall)());
-        self.hand_out(turn.speak, turn.orders);
+        turn.orders.into_iter().for_each(|order| (self.kernel_orders)(order));
         if let Some(lease) = turn.renewal {
             drop(self.lease_orders.send(lease::Order::Renew(lease)));
         }
@@ -297,12 +299,6 @@ impl Shift {
             info!("ready");
             self.ready = None;
         }
-    }
-
-    /// To routers first: they have the longer way.
-    fn hand_out(&mut self, speak: Option<Speak>, orders: Vec<Order>) {
-        speak.into_iter().for_each(|speak| self.voice.speak(speak));
-        orders.into_iter().for_each(|order| (self.kernel_orders)(order));
     }
 
     fn write(&self, report: NodeReport, node_uid: String) -> BoxFuture<'static, Option<BGPNodeStatusStatus>> {

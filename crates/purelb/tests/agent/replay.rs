@@ -73,11 +73,13 @@ async fn record(town: &Town, node: usize, until: Moment) -> Result<Vec<String>> 
         let written = serde_json::to_value(&heard)?;
         let (now, wall) = (town.clock.now(), wall());
         heard.into_iter().for_each(|event| desk.hear(event, now));
+        let urgent = desk.hurry(now);
         let turn = desk.turn(now, wall);
-        let decided = format!("{turn:?}");
-        let page = json!({"now": now, "wall": wall, "heard": written, "orders": turn.orders, "decided": decided});
+        let decided = format!("{urgent:?} {turn:?}");
+        let page = json!({"now": now, "wall": wall, "heard": written, "orders": urgent.orders, "decided": decided});
         lines.push(page.to_string());
         wake = turn.wake.map(|wake| wake.max(now + Duration::from_millis(1)));
+        urgent.orders.into_iter().for_each(&*give);
         answers.extend(carry_out(town, turn, &*give).await?);
     }
     Ok(lines)
@@ -143,8 +145,8 @@ async fn a_recorded_history_replays_to_the_same_steps() -> Result<()> {
     for (number, line) in lines.iter().enumerate() {
         let page: Page = serde_json::from_str(line).with_context(|| format!("line {number}: {line}"))?;
         page.heard.into_iter().for_each(|event| desk.hear(event, page.now));
-        let turn = desk.turn(page.now, page.wall);
-        ensure!(format!("{turn:?}") == page.decided, "line {number}: {turn:#?} instead of {}", page.decided);
+        let decided = format!("{:?} {:?}", desk.hurry(page.now), desk.turn(page.now, page.wall));
+        ensure!(decided == page.decided, "line {number}: {decided} instead of {}", page.decided);
         let steps = page
             .orders
             .iter()

@@ -370,6 +370,27 @@ fn a_restarted_agent_that_cannot_renew_lets_go_when_its_predecessor_would_have()
     assert_eq!(after.on("eth0"), nic_and(&[]));
 }
 
+#[test]
+fn a_restarted_agent_with_other_interfaces_lists_what_its_predecessor_left_on_a_nic() {
+    let mut before = Node::up();
+    before.serve(svc("web", &["192.168.1.100"]));
+    let lease = before.lease("node-a", &SUBNETS.iter().map(|net| net.parse().unwrap()).collect(), Some(1));
+    let mut after = Node::starting(before.kernel.clone());
+    after.refuse = |step| matches!(step, Step::DropAddr { .. });
+    let elsewhere = AgentConfig { local_interface: LocalInterface::Matching("eth9".into()), ..config() };
+    after.state.set_setup(Setup::Config(elsewhere)).unwrap();
+    after.state.set_service(svc("web", &["192.168.1.100"]));
+    after.state.hear_leases(vec![lease], after.now);
+    after.state.set_synced(true);
+    after.rest();
+    let listed: Vec<_> = after.state.lease_wish().subnets.iter().map(ToString::to_string).collect();
+    assert_eq!(listed, ["192.168.1.0/24"], "peers must not take what is still on the NIC");
+    after.refuse = |_| false;
+    after.pass(seconds(1));
+    assert_eq!(after.on("eth0"), nic_and(&[]));
+    assert!(after.state.lease_wish().subnets.is_empty());
+}
+
 /// Another node renews its lease and claims an address.
 fn claim(node: &mut Node, name: &str, addr: &str, saw: u64) {
     node.version += 1;
