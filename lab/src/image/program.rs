@@ -32,8 +32,10 @@ pub fn build() -> Result<PathBuf> {
 fn flags(root: &Path) -> OsString {
     let home = env::var_os("HOME").unwrap_or_default();
     let cargo = env::var_os("CARGO_HOME").map_or_else(|| Path::new(&home).join(".cargo"), PathBuf::from);
+    let target = root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
     let mut flags = OsString::new();
-    for (from, to) in [(cargo.as_path(), "/cargo"), (root, "/purelb")] {
+    // Of several that fit the last counts.
+    for (from, to) in [(cargo.as_path(), "/cargo"), (root, "/purelb"), (&target, "/purelb/target")] {
         if !flags.is_empty() {
             flags.push("\u{1f}");
         }

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::groups;
 use crate::local_addresses::{length, ranking};
+use crate::site::NODES;
 use crate::story::Story;
 
 /// What the spec allows each time.
@@ -63,8 +64,13 @@ async fn i06_the_interface_comes_back() -> Result<()> {
     let addresses = story.service("web", "remotedual", json!({})).await?;
     story.everywhere(addresses[0], 32).await?;
     story.everywhere(addresses[1], 128).await?;
-    repaired(&story, "node-a", "link set kube-lb0 down", &addresses).await?;
-    repaired(&story, "node-b", "link del kube-lb0", &addresses).await?;
+    for command in ["link set kube-lb0 down", "link del kube-lb0"] {
+        let mut best = Duration::MAX;
+        for node in NODES {
+            best = best.min(repaired(&story, node, command, &addresses).await?);
+        }
+        assert!(best < AT_ONCE, "`{command}`: the best of three took {best:?}");
+    }
     story.everywhere(addresses[0], 32).await?;
     story.everywhere(addresses[1], 128).await?;
     story.close().await
@@ -74,14 +80,19 @@ async fn i06_the_interface_comes_back() -> Result<()> {
 async fn i06_a_local_address_comes_back() -> Result<()> {
     let story = Story::begin().await?;
     story.group("local", groups::local()).await?;
-    for address in story.service("web", "local", json!({})).await? {
+    let mut best = Duration::MAX;
+    let mut addresses = story.service("web", "local", json!({})).await?;
+    addresses.extend(story.service("mail", "local", json!({})).await?);
+    for address in addresses {
         let owner = ranking(address)[0];
         story.held(address, &[(owner, "eth0", length(address))]).await?;
         story.site().node(owner)?.namespace.batch(&format!("addr del {address}/{} dev eth0\n", length(address)))?;
         let took = story.held(address, &[(owner, "eth0", length(address))]).await?;
         println!("{address} was back after {took:?}");
         assert!(took < SOON, "{took:?}");
+        best = best.min(took);
     }
+    assert!(best < AT_ONCE, "the best of four took {best:?}");
     story.close().await
 }
 

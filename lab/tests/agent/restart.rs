@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use futures::{StreamExt, TryStreamExt, stream};
 use purelb_lab::net::Report;
 use serde_json::{Value, json};
 
@@ -65,22 +66,55 @@ async fn an_agent_that_is_uninstalled_takes_everything_along() -> Result<()> {
     let mut all = story.service("far", "remotedual", json!({})).await?;
     story.everywhere(all[0], 32).await?;
     all.extend(story.service("near", "local", json!({})).await?);
+    uninstalled(&mut story).await?;
+    for address in all {
+        assert_eq!(story.holders(address)?, []);
+    }
+    story.close().await
+}
+
+#[tokio::test]
+async fn thousands_of_addresses_are_taken_along() -> Result<()> {
+    const SERVICES: usize = 1_200;
+    let mut story = Story::begin().await?;
+    let group = json!({
+        "apiVersion": "purelb.io/v2",
+        "spec": {"remote": {
+            "v4pools": [{"pool": "172.23.0.1-172.23.7.254", "subnet": "172.23.0.0/16", "aggregation": "/32"}],
+            "v6pools": [{"pool": "fc00:23::1-fc00:23::7fff", "subnet": "fc00:23::/64", "aggregation": "/128"}],
+        }},
+    });
+    story.group("many", group).await?;
+    let made = (0..SERVICES).map(|number| story.create(format!("many-{number}"), "many", json!({})));
+    stream::iter(made).buffer_unordered(32).try_collect::<()>().await?;
+    story
+        .until("every node has all of them", async |story| {
+            let held = story.site().nodes.iter().map(|node| Ok(node.on("kube-lb0")?.len()));
+            Ok(held.collect::<Result<Vec<_>>>()?.into_iter().all(|held| held == 2 * SERVICES))
+        })
+        .await?;
+    uninstalled(&mut story).await?;
+    story.ground.delete(&story.ground.core("services")).await?;
+    story.close().await
+}
+
+/// The DaemonSet goes, and all agents are stopped; nothing of theirs may be left on any node. Then the DaemonSet is back.
+async fn uninstalled(story: &mut Story) -> Result<()> {
     let path = format!("/apis/apps/v1/namespaces/{HOME}/daemonsets");
     let mut set = story.ground.get(&format!("{path}/lbnodeagent")).await?;
     story.ground.delete(&format!("{path}/lbnodeagent")).await?;
     for name in NODES {
-        story.site_mut().node_mut(name)?.take()?.stop().await?;
-    }
-    for address in all {
-        assert_eq!(story.holders(address)?, []);
+        let took = story.site_mut().node_mut(name)?.take()?.stop().await?;
+        println!("the agent of {name} left in {took:.1?}");
     }
     for node in &story.site().nodes {
         let links = node.namespace.ip(&["-j", "link"])?;
         assert!(!links.as_array().context("links")?.iter().any(|link| link["ifname"] == "kube-lb0"), "{links}");
+        assert_eq!(node.on("eth0")?, [format!("{}/24", node.v4), format!("{}/64", node.v6)].into());
     }
     set["metadata"] = json!({"name": "lbnodeagent"});
     story.ground.create(&path, &set).await?;
-    story.close().await
+    Ok(())
 }
 
 #[tokio::test]

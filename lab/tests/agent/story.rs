@@ -136,6 +136,15 @@ impl Story {
 
     /// A Service of a group in both families, unless `spec` says otherwise; returns its addresses, IPv4 first.
     pub async fn service(&self, name: &str, group: &str, spec: Value) -> Result<Vec<IpAddr>> {
+        let both = spec["ipFamilies"].as_array().map_or(2, Vec::len);
+        self.create(name.to_owned(), group, spec).await?;
+        self.until(&format!("{name} has an address"), async |story| Ok(story.ingress(name).await?.len() == both))
+            .await?;
+        self.ingress(name).await
+    }
+
+    /// The same, without waiting for its addresses.
+    pub async fn create(&self, name: String, group: &str, spec: Value) -> Result<()> {
         let mut service = json!({
             "apiVersion": "v1",
             "kind": "Service",
@@ -150,11 +159,8 @@ impl Story {
         for (field, value) in spec.as_object().into_iter().flatten() {
             service["spec"][field] = value.clone();
         }
-        let both = service["spec"]["ipFamilies"].as_array().map_or(1, Vec::len);
         self.ground.create(&self.ground.core("services"), &service).await?;
-        self.until(&format!("{name} has an address"), async |story| Ok(story.ingress(name).await?.len() == both))
-            .await?;
-        self.ingress(name).await
+        Ok(())
     }
 
     pub async fn ingress(&self, name: &str) -> Result<Vec<IpAddr>> {

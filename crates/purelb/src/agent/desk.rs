@@ -101,9 +101,9 @@ pub struct Desk {
     watching_until: Option<Moment>,
     /// The last time in a lease: two writes never carry the same one, or the second would be no sign of life.
     stamp: Timestamp,
-    /// Steps are being applied.
-    applying: bool,
-    /// How many were.
+    /// How many steps the kernel has been ordered to do and has not answered for.
+    applying: usize,
+    /// How many it has done.
     steps_done: usize,
     leaving: bool,
     healthy: bool,
@@ -127,7 +127,7 @@ impl Desk {
             heartbeat: Heartbeat::new(Pace { renew: timing.renew(), retry: timing.patience() }),
             watching_until: None,
             stamp: Timestamp::MIN,
-            applying: false,
+            applying: 0,
             steps_done: 0,
             leaving: false,
             healthy: false,
@@ -142,9 +142,10 @@ impl Desk {
     pub fn hurry(&mut self, now: Moment) -> Urgent {
         self.begin(now);
         self.state.want(now);
-        if !self.applying {
+        // The kernel need not wait for orders, and what is decided next need not wait long for it.
+        if self.applying <= BATCH / 2 {
             let steps = self.state.steps(now, BATCH);
-            self.complete |= steps.is_empty() && self.watching_until.is_some();
+            self.complete |= self.applying == 0 && steps.is_empty() && self.watching_until.is_some();
             self.apply(steps, now);
         }
         let speak = self.bgp.speak(&self.state, self.complete);
@@ -196,7 +197,7 @@ impl Desk {
 
     fn apply(&mut self, steps: Vec<Step>, decided: Moment) {
         if !steps.is_empty() {
-            self.applying = true;
+            self.applying += steps.len();
             self.todo.orders.push(Order::Apply { steps, decided });
         }
     }
@@ -305,7 +306,7 @@ impl Desk {
 
     /// Whether nothing is left to do to the kernel.
     pub fn is_at_rest(&self) -> bool {
-        !self.applying && !self.state.waits_for_routers()
+        self.applying == 0 && !self.state.waits_for_routers()
     }
 
     /// The Secrets that hold the passwords of this node's BGP sessions.

@@ -18,10 +18,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tracing::info;
 
+use super::bgp::SecretNews;
 use super::bgp::secrets::{self, Wanted};
 use super::bgp::status::{self, Writing};
 use super::bgp::voice::Voice;
-use super::bgp::SecretNews;
 use super::clock::Clock;
 use super::desk::Desk;
 use super::event::{self, Event};

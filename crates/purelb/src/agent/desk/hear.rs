@@ -131,7 +131,7 @@ impl Desk {
                 self.bgp.touch();
             }
             KernelNews::Applied(steps) => {
-                self.applying = false;
+                self.applying = self.applying.saturating_sub(steps.len());
                 self.steps_done += steps.iter().filter(|(_, result)| result.is_ok()).count();
                 for (step, result) in steps {
                     let result = result.map_err(|error| error.to_string());

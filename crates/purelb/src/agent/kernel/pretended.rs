@@ -9,9 +9,9 @@ use purelb_core::model::ModelKernel;
 use purelb_core::plan::{Step, in_time};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
-use super::steps::what;
+use super::steps::{BATCH, what};
 use super::{KernelNews, Order, StepError};
 use crate::agent::clock::Clock;
 
@@ -47,8 +47,9 @@ struct Inside {
     waiting: Option<Vec<(Order, u64)>>,
     /// What it does not do.
     refuses: fn(&Step) -> bool,
-    /// How long each step takes.
+    /// How long each step takes, and until when those of before do.
     pace: Duration,
+    busy_until: Instant,
     observer: Observer,
 }
 
@@ -66,6 +67,7 @@ impl Pretended {
             waiting: None,
             refuses: |_| false,
             pace: Duration::ZERO,
+            busy_until: Instant::now(),
             observer,
         };
         let shared = Arc::new(Shared { clock, inside: Mutex::new(inside), changed: Notify::new() });
@@ -141,21 +143,25 @@ impl Shared {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries an order out when its steps have taken their time; not at all if its agent is gone by then.
+    /// Carries an order out, as the real thread does: in batches, one after the other, each when its steps have taken their
+    /// time.
     fn take(this: &Arc<Self>, order: Order, agent: u64) {
-        let pace = this.lock().pace;
-        let steps = if let Order::Apply { steps, .. } = &order { steps.len() } else { 0 };
-        let time = pace * u32::try_from(steps).unwrap_or(u32::MAX);
-        if time.is_zero() {
-            return this.carry_out(order, agent);
+        let Order::Apply { steps, decided } = order else { return this.carry_out(order, agent) };
+        for batch in steps.chunks(BATCH) {
+            let order = Order::Apply { steps: batch.to_vec(), decided };
+            let Some(done) = this.lock().occupy(batch.len()) else {
+                this.carry_out(order, agent);
+                continue;
+            };
+            let this = this.clone();
+            tokio::spawn(async move {
+                sleep_until(done).await;
+                this.carry_out(order, agent);
+            });
         }
-        let this = this.clone();
-        tokio::spawn(async move {
-            sleep(time).await;
-            this.carry_out(order, agent);
-        });
     }
 
+    /// Carries a batch out; not at all if its agent is gone by then.
     fn carry_out(&self, order: Order, agent: u64) {
         let mut inside = self.lock();
         let listener = inside.listener.clone().filter(|listener| inside.plugged == agent && !listener.is_closed());
@@ -186,6 +192,13 @@ impl Shared {
 }
 
 impl Inside {
+    /// When so many more steps will be done; `None` for at once.
+    fn occupy(&mut self, steps: usize) -> Option<Instant> {
+        let time = self.pace * u32::try_from(steps).unwrap_or(u32::MAX);
+        self.busy_until = self.busy_until.max(Instant::now()) + time;
+        (!time.is_zero()).then_some(self.busy_until)
+    }
+
     fn apply(&mut self, step: Step, clock: Clock) -> (Step, Result<(), StepError>) {
         if (self.refuses)(&step) {
             let (what, why) = (what(&step), "Operation not permitted (os error 1)".to_owned());
