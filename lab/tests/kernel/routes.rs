@@ -1,6 +1,8 @@
 //! Default routes, in every way that a node can have one.
 
 use anyhow::Result;
+use purelb::agent::clock::Clock;
+use purelb::agent::kernel;
 use purelb_core::addr::Family;
 use purelb_lab::net::Namespace;
 use rstest::rstest;
@@ -105,6 +107,27 @@ fn routes_that_come_change_and_go_are_told() -> Result<()> {
     node.wait("the other route", |node| told(node) == [hop(Family::V4, 0, "eth1", "192.168.2.1")])?;
     namespace.batch("route del default\n")?;
     node.wait("no route", |node| told(node).is_empty())
+}
+
+/// A router on the node may have many routes that change all the time. With so little room that a few notifications would
+/// overrun it, none of theirs may arrive.
+#[test]
+fn other_routes_are_not_even_heard_of() -> Result<()> {
+    let namespace = two_nics()?;
+    let clock = Clock::new();
+    let kernel = namespace.run(|| kernel::start_with_room(clock, 1))?;
+    let mut node = Node::of(&namespace, kernel, clock)?;
+    let before = node.dumps;
+    let many = |verb: &str| -> String {
+        let v4 = (0..2000).map(|n| format!("route {verb} 10.{}.{}.0/24 via 192.168.1.1\n", n / 250, n % 250));
+        v4.chain((0..2000).map(|n| format!("route {verb} fd09:{n:x}::/64 via fd00:1::1\n"))).collect()
+    };
+    namespace.batch(&many("add"))?;
+    namespace.batch(&many("del"))?;
+    namespace.batch("route add default via 192.168.1.1\n")?;
+    node.wait("the route", |node| told(node) == [hop(Family::V4, 0, "eth0", "192.168.1.1")])?;
+    assert_eq!(node.dumps, before, "notifications were lost");
+    Ok(())
 }
 
 /// The kernel says nothing of the IPv4 routes that it removes with an interface or a subnet.

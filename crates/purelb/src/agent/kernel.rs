@@ -30,6 +30,7 @@ pub use steps::StepError;
 pub use teller::TellError;
 
 mod dump;
+mod filter;
 mod message;
 mod numbers;
 pub mod pretended;

@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use purelb_core::links::{DefaultRoute, LinkNews};
 use purelb_core::moment::Moment;
@@ -22,6 +22,9 @@ use crate::agent::clock::Clock;
 
 /// The pause before something is read again that changed while it was read, or that could not be read.
 const AGAIN: Duration = Duration::from_millis(20);
+
+/// How long to wait for the kernel's own word on new addresses.
+const MOMENT: Duration = Duration::from_millis(2);
 
 /// How often something is read again before other steps may go on.
 const PATIENCE: usize = 100;
@@ -214,16 +217,26 @@ impl Running {
     }
 
     /// The kernel tells of a new IPv6 address only when it knows that nobody else has it, which is later than it says
-    /// "done", even where it does not look for others at all.
+    /// "done", even where it does not look for others at all: then it is a moment later, else the kernel is asked.
     fn show_quiet_ones(&mut self, results: &[(Step, Result<(), StepError>)]) {
-        let quiet: Vec<(u32, IpAddr)> = results
+        let mut quiet: Vec<(u32, IpAddr)> = results
             .iter()
             .filter_map(|done| match done {
                 (Step::PutAddr { link, addr, refresh: false, .. }, Ok(())) if addr.is_ipv6() => Some((*link, *addr)),
                 _ => None,
             })
-            .filter(|shown| !self.told.contains(shown))
             .collect();
+        let end = Instant::now() + MOMENT;
+        loop {
+            quiet.retain(|shown| !self.told.contains(shown));
+            let left = end.saturating_duration_since(Instant::now());
+            if quiet.is_empty() || left.is_zero() || self.doubt == Doubt::Everything {
+                break;
+            }
+            let timeout = Timespec::try_from(left).expect("a few milliseconds");
+            let _ = poll(&mut [PollFd::new(&self.listening, PollFlags::IN)], Some(&timeout));
+            self.settle();
+        }
         if quiet.is_empty() {
             return;
         }

@@ -11,6 +11,7 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{RecvFlags, recv};
 
+use super::filter;
 use super::message::{Message, Request, aligned, attribute, messages, u32_at};
 use super::numbers::{
     NLM_F_ACK, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NLMSGERR_ATTR_MSG,
@@ -179,6 +180,8 @@ impl Listening {
         socket.bind_auto()?;
         socket.set_non_blocking(true)?;
         roomy(&socket, room)?;
+        // Without it more is heard than needed, and thrown away.
+        let _ = filter::only_default_routes(&socket);
         let groups = [RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE];
         for group in groups {
             socket.add_membership(group)?;
