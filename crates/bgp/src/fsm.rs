@@ -126,6 +126,8 @@ pub struct Fsm {
     told: Arc<BTreeSet<IpNet>>,
     /// Something is still to be said, or has not left yet.
     unsaid: bool,
+    /// When to say what has to wait for the time between two announcements.
+    tell_at: Option<Duration>,
     counts: Counts,
     now: Duration,
     dice: u32,
@@ -154,6 +156,7 @@ impl Fsm {
             rib: Rib::default(),
             told: Arc::default(),
             unsaid: false,
+            tell_at: None,
             counts: Counts::default(),
             now: Duration::ZERO,
             dice: 0,
@@ -194,7 +197,7 @@ impl Fsm {
             Phase::Waiting(redial) if self.links.is_empty() => redial,
             _ => None,
         };
-        self.links.iter().filter_map(Link::wake).chain(own).min()
+        self.links.iter().filter_map(Link::wake).chain(own).chain(self.tell_at).min()
     }
 
     /// The state, as RFC 4271 names it.
@@ -250,6 +253,9 @@ impl Fsm {
         let other_doors = peer.passive && self.global.listen != global.listen;
         let other_side = self.peer.passive != peer.passive;
         let other_pace = self.peer.keepalive != peer.keepalive;
+        if self.peer.advertisement_interval != peer.advertisement_interval {
+            self.rib.wake(Duration::MAX);
+        }
         (self.global, self.peer) = (global, peer);
         if keep {
             if other_doors || other_side {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 
@@ -33,6 +34,8 @@ pub struct Rib {
     again: BTreeSet<IpNet>,
     /// Families whose end of the first telling is still owed.
     owed: Families,
+    /// Announced so lately that they have to wait, and until when.
+    resting: BTreeMap<IpNet, Duration>,
 }
 
 impl Rib {
@@ -45,6 +48,27 @@ impl Rib {
     /// The peer has forgotten a family and asks for it (RFC 2918 §4).
     pub fn refresh(&mut self, family: Family) {
         self.again.extend(self.told.keys().filter(|net| Family::of_net(net) == family));
+    }
+
+    /// It is now so late: who has rested may be announced again.
+    pub fn wake(&mut self, now: Duration) {
+        self.resting.retain(|_, until| *until > now);
+    }
+
+    /// These messages were announced just now; their prefixes rest for a while.
+    pub fn rest(&mut self, updates: &[Update], until: Duration) {
+        for update in updates {
+            if let Update::Announce(_, nets) = update {
+                self.resting.extend(nets.iter().map(|net| (*net, until)));
+            }
+        }
+    }
+
+    /// When the first of those that rest is to be announced again.
+    #[must_use]
+    pub fn next_wake(&self, want: &Want) -> Option<Duration> {
+        let owed = |net: &IpNet| want.get(net).is_some_and(|path| self.is_other(net, path));
+        self.resting.iter().filter(|(net, _)| owed(net)).map(|(_, until)| *until).min()
     }
 
     /// What to say next: at most so many messages. With `complete`, the end of a family's first telling too.
@@ -110,8 +134,13 @@ impl Rib {
         updates
     }
 
+    /// Whether it is to be told now; whoever asks to hear it again need not wait.
     fn is_news(&self, net: &IpNet, path: &Arc<Path>) -> bool {
-        self.again.contains(net) || self.told.get(net).is_none_or(|told| !Arc::ptr_eq(told, path) && told != path)
+        self.again.contains(net) || self.is_other(net, path) && !self.resting.contains_key(net)
+    }
+
+    fn is_other(&self, net: &IpNet, path: &Arc<Path>) -> bool {
+        self.told.get(net).is_none_or(|told| !Arc::ptr_eq(told, path) && told != path)
     }
 
     fn tell(&mut self, net: IpNet, path: &Arc<Path>) {

@@ -183,6 +183,8 @@ pub struct Peer {
     pub keepalive: Option<Duration>,
     /// The longest pause between two attempts. They begin a second apart.
     pub connect_retry: Duration,
+    /// The least time between two announcements of one prefix (RFC 4271 §9.2.1.1). Withdrawals never wait.
+    pub advertisement_interval: Duration,
     /// Our address on this session; the kernel's choice when unset.
     pub source: Option<IpAddr>,
     /// The interface of this session.
@@ -217,6 +219,7 @@ impl Peer {
             hold: Duration::from_secs(90),
             keepalive: None,
             connect_retry: Duration::from_secs(30),
+            advertisement_interval: Duration::ZERO,
             source: None,
             interface: None,
             passive: false,
@@ -247,6 +250,7 @@ impl Peer {
     pub(crate) fn same_session(&self, other: &Self) -> bool {
         let quiet = |peer: &Self| Self {
             connect_retry: Duration::ZERO,
+            advertisement_interval: Duration::ZERO,
             keepalive: None,
             passive: false,
             next_hop_v4: None,

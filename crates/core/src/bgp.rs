@@ -164,11 +164,18 @@ pub struct Timers {
     pub keepalive: Option<Duration>,
     /// The longest pause between two attempts to connect, when not the speaker's own.
     pub connect_retry: Option<Duration>,
+    /// The least time between two announcements of one prefix.
+    pub advertisement_interval: Duration,
 }
 
 impl Default for Timers {
     fn default() -> Self {
-        Self { hold: Duration::from_secs(90), keepalive: None, connect_retry: None }
+        Self {
+            hold: Duration::from_secs(90),
+            keepalive: None,
+            connect_retry: None,
+            advertisement_interval: Duration::ZERO,
+        }
     }
 }
 

@@ -112,7 +112,7 @@ impl Fsm {
         self.limits.clear();
         self.want.clear();
         self.rib = Rib::default();
-        self.told = Arc::default();
+        (self.told, self.tell_at) = (Arc::default(), None);
         Some(self.now.saturating_sub(since))
     }
 }

@@ -61,13 +61,19 @@ impl Fsm {
     pub(super) fn tell(&mut self) {
         let Some(link) = self.established() else { return };
         let conn = link.conn;
-        self.unsaid = link.busy.is_some();
+        // What is left to say is looked at again when this has left.
+        (self.unsaid, self.tell_at) = (link.busy.is_some(), None);
         if self.unsaid {
             return;
         }
+        self.rib.wake(self.now);
         let updates = self.rib.next(&self.want, self.complete, BURST);
+        if !self.peer.advertisement_interval.is_zero() {
+            self.rib.rest(&updates, self.now + self.peer.advertisement_interval);
+        }
+        self.tell_at = self.rib.next_wake(&self.want);
+        self.unsaid = self.tell_at.is_some() || !updates.is_empty();
         if !updates.is_empty() {
-            self.unsaid = true;
             updates.into_iter().for_each(|update| self.send(conn, Message::Update(update)));
             self.told = Arc::new(self.rib.held());
         }

@@ -12,6 +12,9 @@ impl Fsm {
         for conn in self.links.iter().map(|link| link.conn).collect::<Vec<_>>() {
             self.tick_link(conn);
         }
+        if self.tell_at.is_some_and(|at| at <= self.now) {
+            self.tell();
+        }
         if let Phase::Pausing(until, redial) = self.phase
             && until <= self.now
         {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::neighbor::family;
-use crate::bgp_configuration::{AfiSafi, BGPConfigurationSpec, GracefulRestart, Timers};
+use crate::bgp_configuration::{AfiSafi, BGPConfigurationSpec, GracefulRestart};
 
 /// Paths of the fields that have no effect, in the order in which people read them.
 pub fn fields(spec: &BGPConfigurationSpec) -> Vec<String> {
@@ -15,7 +15,6 @@ pub fn fields(spec: &BGPConfigurationSpec) -> Vec<String> {
         found.note(&path, "config.neighborInterface", !interface.is_empty());
         found.value(&path, "config.vrf", neighbor.config.vrf.as_ref());
         families(&path, &neighbor.afi_safis, &mut found);
-        timers(&path, neighbor.timers.as_ref(), &mut found);
         helper(&path, neighbor.graceful_restart.as_ref(), &mut found);
         found.value(&path, "routeReflector", neighbor.route_reflector.as_ref());
         found.value(&path, "applyPolicy", neighbor.apply_policy.as_ref());
@@ -23,7 +22,6 @@ pub fn fields(spec: &BGPConfigurationSpec) -> Vec<String> {
     for (i, group) in spec.peer_groups.iter().enumerate() {
         let path = format!("spec.peerGroups[{i}]");
         families(&path, &group.afi_safis, &mut found);
-        timers(&path, group.timers.as_ref(), &mut found);
         found.value(&path, "applyPolicy", group.apply_policy.as_ref());
     }
     rest(spec, &mut found);
@@ -88,11 +86,6 @@ fn families(path: &str, written: &[AfiSafi], found: &mut Found) {
         found.value(&path, "prefixLimit", entry.prefix_limit.as_ref());
         found.value(&path, "addPaths", entry.add_paths.as_ref());
     }
-}
-
-fn timers(path: &str, written: Option<&Timers>, found: &mut Found) {
-    let interval = written.and_then(|timers| timers.config.as_ref()?.minimum_advertisement_interval);
-    found.note(path, "timers.config.minimumAdvertisementInterval", interval.is_some_and(|interval| interval != 0));
 }
 
 fn helper(path: &str, written: Option<&GracefulRestart>, found: &mut Found) {

@@ -185,10 +185,14 @@ fn some_routes(nets: &[u8]) -> Arc<Routes> {
     wish::routes(v4.chain(v6))
 }
 
+/// Between two announcements of a route, where there is a time between them.
+const INTERVAL: Duration = Duration::from_secs(2);
+
 fn some_peer(number: u8) -> Peer {
     let (passive, admin_down) = (number & 1 != 0, number & 0x1e == 0x1e);
     let graceful_restart = (number & 0x20 != 0).then(|| Duration::from_secs(120));
-    Peer { passive, admin_down, graceful_restart, ..peer() }
+    let advertisement_interval = if number & 0x40 != 0 { INTERVAL } else { Duration::ZERO };
+    Peer { passive, admin_down, graceful_restart, advertisement_interval, ..peer() }
 }
 
 /// Runs a history, and gives the machine and the world at its end.
@@ -227,19 +231,26 @@ proptest! {
 
     #[test]
     fn a_peer_in_session_ends_up_knowing_the_wish(history in prop::collection::vec(happening(), 0..80), last: Vec<u8>) {
-        let (mut fsm, mut world, now) = live(&history, false)?;
+        let (mut fsm, mut world, mut now) = live(&history, false)?;
         let wanted = some_routes(&last);
         for conn in world.open.keys().copied().collect::<Vec<_>>() {
             let outputs = fsm.step(Input::Readdressed(conn, ends()), now, 0);
             outputs.iter().try_for_each(|output| world.take(output))?;
         }
         let mut outputs = fsm.step(Input::Wanted(wanted.clone(), true), now, 0);
+        let end = now + INTERVAL;
         while fsm.state() == State::Established {
             outputs.iter().try_for_each(|output| world.take(output))?;
-            let Some((conn, said)) = world.open.iter_mut().find(|(_, said)| said.unsent) else { break };
-            said.unsent = false;
-            let conn = *conn;
-            outputs = fsm.step(Input::Sent(conn), now, 0);
+            let next = if let Some((conn, said)) = world.open.iter_mut().find(|(_, said)| said.unsent) {
+                said.unsent = false;
+                Input::Sent(*conn)
+            } else if now < end {
+                now = end;
+                Input::Tick
+            } else {
+                break;
+            };
+            outputs = fsm.step(next, now, 0);
         }
         if fsm.state() == State::Established {
             let believes: BTreeSet<_> = world.open.values().flat_map(|said| said.believes.clone()).collect();

@@ -50,6 +50,33 @@ fn while_a_peer_takes_nothing_only_the_last_wish_counts() {
 }
 
 #[test]
+fn a_route_that_flaps_is_announced_once_in_an_interval_and_withdrawn_at_once() {
+    let peer = Peer { advertisement_interval: Duration::from_secs(5), ..peer() };
+    let mut bench = Bench::with(peer.clone(), "established");
+    let (one, both) = (routes(&["192.0.2.1/32"]), routes(&["192.0.2.1/32", "192.0.2.2/32"]));
+    assert_eq!(bench.step(Input::Wanted(one.clone(), false)), "1:+192.0.2.1/32");
+    bench.drain(1);
+    bench.now += Duration::from_secs(1);
+    assert_eq!(bench.step(Input::Wanted(routes(&[]), false)), "1:-192.0.2.1/32");
+    bench.drain(1);
+    assert_eq!(bench.step(Input::Wanted(both.clone(), false)), "1:+192.0.2.2/32", "a new one need not wait");
+    bench.drain(1);
+    assert!(!bench.fsm.report().converged, "one is still to be told");
+    assert_eq!(bench.pass(Duration::from_millis(3999)), "");
+    assert_eq!(bench.pass(Duration::from_millis(1)), "1:+192.0.2.1/32");
+    assert_eq!(bench.drain(1), "");
+    assert!(bench.fsm.report().converged);
+    let other = Peer { advertise: Advertise { med: Some(7), ..Advertise::default() }, ..peer.clone() };
+    let configured = |peer: &Peer| Input::Configure(Arc::new(global()), Arc::new(peer.clone()));
+    assert_eq!(bench.step(configured(&other)), "", "other attributes are an announcement, too");
+    assert_eq!(bench.hear(1, Heard::Refresh(Some(Family::V4))), "1:+192.0.2.1/32,192.0.2.2/32", "whoever asks is told");
+    bench.drain(1);
+    bench.step(configured(&peer));
+    let hurried = Peer { advertisement_interval: Duration::ZERO, ..peer };
+    assert_eq!(bench.step(configured(&hurried)), "1:+192.0.2.1/32,192.0.2.2/32", "no interval, no waiting");
+}
+
+#[test]
 fn route_refresh_tells_all_again_and_an_unknown_family_is_ignored() {
     let mut bench = Bench::at("established");
     bench.step(Input::Wanted(routes(&["192.0.2.1/32", "2001:db8::1/128"]), true));
