@@ -50,12 +50,12 @@ impl Rib {
         self.again.extend(self.told.keys().filter(|net| Family::of_net(net) == family));
     }
 
-    /// It is now so late: who has rested may be announced again.
+    /// It is so late now: whatever has rested until then may be announced again.
     pub fn wake(&mut self, now: Duration) {
         self.resting.retain(|_, until| *until > now);
     }
 
-    /// These messages were announced just now; their prefixes rest for a while.
+    /// The prefixes that these messages announce rest until then.
     pub fn rest(&mut self, updates: &[Update], until: Duration) {
         for update in updates {
             if let Update::Announce(_, nets) = update {

@@ -130,9 +130,10 @@ fn slice(number: usize) -> Box<SliceNews> {
 fn settle(desk: &mut Desk, kernel: &mut ModelKernel) -> usize {
     let mut steps = 0;
     loop {
+        let urgent = desk.hurry(at(2));
         let turn = desk.turn(at(2), Timestamp::UNIX_EPOCH);
         let mut idle = true;
-        for order in turn.orders {
+        for order in urgent.orders.into_iter().chain(turn.orders) {
             let Order::Apply { steps: batch, .. } = order else { continue };
             (idle, steps) = (false, steps + batch.len());
             let mut applied = Vec::new();

@@ -34,7 +34,7 @@ async fn repaired(story: &Story, node: &str, command: &str, addresses: &[IpAddr]
     Ok(took)
 }
 
-// On each node an address or the interface goes once in a story: what goes again and again comes back ever later.
+// In a story an address, or a node's interface, goes once: what goes again and again comes back ever later.
 
 #[tokio::test]
 async fn i06_addresses_come_back() -> Result<()> {

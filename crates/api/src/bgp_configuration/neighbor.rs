@@ -172,7 +172,7 @@ pub struct TimersConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keepalive_interval: Option<i64>,
 
-    /// Accepted and without effect: changes are told at once.
+    /// The least time between two announcements of one route, up to a day; by default there is none. Withdrawals never wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_advertisement_interval: Option<i64>,
 }

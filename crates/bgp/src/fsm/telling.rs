@@ -1,6 +1,7 @@
 //! The part of the state machine that tells routes, and hears about others'.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Conn, Fsm};
 use crate::fault::Fault;
@@ -46,7 +47,12 @@ impl Fsm {
             };
             match path {
                 Ok(path) => {
-                    let same = before[family as usize].take_if(|before| **before == path);
+                    let known = &mut before[family as usize];
+                    if known.as_ref().is_none_or(|known| known.next_hop != path.next_hop) {
+                        // Traffic goes where nobody is until the peer hears of it.
+                        self.rib.wake(Duration::MAX);
+                    }
+                    let same = known.take_if(|known| **known == path);
                     self.paths[family as usize] = Some(same.unwrap_or_else(|| Arc::new(path)));
                 }
                 Err(limit) => self.limits.push(limit),

@@ -142,10 +142,10 @@ impl Desk {
     pub fn hurry(&mut self, now: Moment) -> Urgent {
         self.begin(now);
         self.state.want(now);
-        // The kernel need not wait for orders, and what is decided next need not wait long for it.
-        if self.applying <= BATCH / 2 {
+        // One order after the other: what is planned next may depend on what comes of this one.
+        if self.applying == 0 {
             let steps = self.state.steps(now, BATCH);
-            self.complete |= self.applying == 0 && steps.is_empty() && self.watching_until.is_some();
+            self.complete |= steps.is_empty() && self.watching_until.is_some();
             self.apply(steps, now);
         }
         let speak = self.bgp.speak(&self.state, self.complete);

@@ -4,11 +4,12 @@ use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use futures::{Stream, StreamExt, future};
-use kube::runtime::utils::{Backoff, ResetTimerBackoff};
+use futures::{Stream, StreamExt};
+use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 /// How many objects of a list are read at once. Whole objects are large and are not kept, so that the largest page is
@@ -16,8 +17,10 @@ use tracing::{debug, warn};
 const PAGE: u32 = 100;
 
 /// The first and the longest pause after trouble. Long enough for an API server that has a thousand watchers to come
-/// back, short enough that a CRD applied late is noticed soon.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+/// back, short enough that nobody waits long when it is back.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+/// The longest pause where the cluster does not have a kind: short enough that a CRD applied late is noticed soon.
+const ABSENT: Duration = Duration::from_secs(5);
 /// How long a watch must have been well for the next pause to be the first again.
 const WELL: Duration = Duration::from_secs(60);
 
@@ -68,13 +71,17 @@ fn watch<K>(kind: &'static str, api: Api<K>, config: watcher::Config, optional: 
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let mut forbidden = false;
-    watcher(api, config.page_size(PAGE)).backoff(pauses()).filter_map(move |event| {
-        future::ready(match event {
+    let (mut forbidden, mut absent) = (false, PAUSES.0);
+    watcher(api, config.page_size(PAGE)).backoff(Growing::default()).filter_map(move |event| {
+        let mut pause = Duration::ZERO;
+        let change = match event {
             Ok(watcher::Event::Init) => Some(Change::Restarted),
             Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => Some(Change::Here(object)),
             Ok(watcher::Event::Delete(object)) => Some(Change::Gone(object)),
-            Ok(watcher::Event::InitDone) => Some(Change::Complete),
+            Ok(watcher::Event::InitDone) => {
+                absent = PAUSES.0;
+                Some(Change::Complete)
+            }
             Err(error) => {
                 // A server that does not have the kind may say that it is forbidden, if no rights are given for it.
                 let code = refusal(&error).filter(|_| optional);
@@ -83,9 +90,19 @@ where
                     Some(403) if std::mem::replace(&mut forbidden, true) => debug!(kind, %error, "still forbidden"),
                     _ => warn!(kind, %error, "the watch is interrupted"),
                 }
+                if matches!(code, Some(403 | 404)) {
+                    absent = (absent * 2).min(ABSENT);
+                    pause = by_chance(absent);
+                }
                 None
             }
-        })
+        };
+        async move {
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
+            change
+        }
     })
 }
 
@@ -98,41 +115,76 @@ fn refusal(error: &watcher::Error) -> Option<u16> {
     }
 }
 
-fn pauses() -> impl Backoff {
-    ResetTimerBackoff::new(Growing(PAUSES.0), WELL)
+/// As long, or up to twice as long, so that not all watchers come at once.
+fn by_chance(pause: Duration) -> Duration {
+    pause + pause.mul_f64(RandomState::new().hash_one(0) as f64 / u64::MAX as f64)
 }
 
-/// Each pause is about twice the last one; by chance up to twice as long, so that not all watchers come at once.
-struct Growing(Duration);
+/// Each pause is about twice the last one, until the watch has been well for a while.
+struct Growing {
+    next: Duration,
+    last: Option<Instant>,
+}
+
+impl Default for Growing {
+    fn default() -> Self {
+        Self { next: PAUSES.0, last: None }
+    }
+}
 
 impl Iterator for Growing {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        let pause = self.0;
-        self.0 = (pause * 2).min(PAUSES.1);
-        let chance = RandomState::new().hash_one(0) as f64 / u64::MAX as f64;
-        Some(pause + pause.mul_f64(chance))
+        let now = Instant::now();
+        if self.last.replace(now).is_some_and(|last| now.duration_since(last) > WELL) {
+            self.next = PAUSES.0;
+        }
+        let pause = self.next;
+        self.next = (pause * 2).min(PAUSES.1);
+        Some(by_chance(pause))
     }
 }
 
 impl Backoff for Growing {
-    fn reset(&mut self) {
-        self.0 = PAUSES.0;
-    }
+    /// Called for each event. One of them says that a list begins, which is no sign that it will end well.
+    fn reset(&mut self) {}
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future;
+    use http::{Request, Response, StatusCode};
+    use k8s_openapi::api::core::v1::Service;
+    use kube::Client;
+    use kube::client::Body;
+    use rstest::rstest;
+    use serde_json::json;
+    use tower::service_fn;
+
     use super::*;
 
-    #[test]
-    fn pauses_grow_and_stay_short_enough_to_notice_a_crd_that_is_applied_late() {
-        let taken: Vec<_> = pauses().take(50).collect();
-        assert_eq!(taken.len(), 50, "it never gives up");
-        assert!(taken[0] <= PAUSES.0 * 2, "{taken:?}");
-        assert!(taken.iter().all(|pause| *pause <= PAUSES.1 * 2), "{taken:?}");
-        let last: Duration = taken[40..].iter().sum();
-        assert!(last >= PAUSES.1 * 5, "no hot loop: {taken:?}");
+    #[rstest]
+    #[case::a_server_in_trouble(500, 30..=90)]
+    #[case::a_kind_that_is_not_there(404, 6..=16)]
+    #[tokio::test(start_paused = true)]
+    async fn nobody_asks_again_and_again(#[case] code: u16, #[case] expected: std::ops::RangeInclusive<usize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = asked.clone();
+        let server = service_fn(move |_: Request<Body>| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            let status = json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "No", "code": code});
+            let answer = Response::builder().status(StatusCode::from_u16(code).unwrap());
+            future::ready(Ok::<_, std::io::Error>(answer.body(Body::from(status.to_string().into_bytes())).unwrap()))
+        });
+        let services: Api<Service> = Api::all(Client::new(server, "default"));
+        let mut heard = std::pin::pin!(changes_if_any("Service", services, watcher::Config::default()));
+        let minute = async { while heard.next().await.is_some() {} };
+        assert!(tokio::time::timeout(Duration::from_secs(60), minute).await.is_err(), "it never gives up");
+        let asked = asked.load(Ordering::Relaxed);
+        assert!(expected.contains(&asked), "it asked {asked} times in a minute");
     }
 }

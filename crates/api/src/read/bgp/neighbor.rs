@@ -24,10 +24,8 @@ const LONGEST_HOLD: i64 = 65_535;
 const LONGEST_RESTART: i64 = 4095;
 /// The restart time where it is not written and the hold time is for ever.
 const USUAL_RESTART: Duration = Duration::from_secs(120);
-/// The longest pause between two attempts to connect.
-const LONGEST_RETRY: i64 = 86_400;
-/// The longest time between two announcements of one prefix.
-const LONGEST_INTERVAL: i64 = 3600;
+/// The longest pause between two attempts to connect, or two announcements of one route.
+const LONGEST_PAUSE: i64 = 86_400;
 
 /// The neighbors without a mistake; each mistake of the others is noted.
 pub fn all(spec: &BGPConfigurationSpec, notes: &mut Notes) -> Vec<bgp::Neighbor> {
@@ -293,11 +291,11 @@ impl<'a> Draft<'a> {
             self.wrong_at(field, Reason::KeepaliveTooLong { keepalive, hold });
         }
         let (field, written) = self.timer("connectRetry", |timers| timers.connect_retry.as_ref());
-        timers.connect_retry = self.accept(field, parts::seconds(written, LONGEST_RETRY)).flatten();
+        timers.connect_retry = self.accept(field, parts::seconds(written, LONGEST_PAUSE)).flatten();
         let interval = |timers: &'a TimersConfig| timers.minimum_advertisement_interval.as_ref();
         let (field, written) = self.timer("minimumAdvertisementInterval", interval);
         timers.advertisement_interval =
-            self.accept(field, parts::seconds(written, LONGEST_INTERVAL)).flatten().unwrap_or_default();
+            self.accept(field, parts::seconds(written, LONGEST_PAUSE)).flatten().unwrap_or_default();
         timers
     }
 

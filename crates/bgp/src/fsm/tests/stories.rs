@@ -66,6 +66,14 @@ fn a_route_that_flaps_is_announced_once_in_an_interval_and_withdrawn_at_once() {
     assert_eq!(bench.pass(Duration::from_millis(1)), "1:+192.0.2.1/32");
     assert_eq!(bench.drain(1), "");
     assert!(bench.fsm.report().converged);
+    bench.step(Input::Wanted(routes(&["2001:db8::1/128"]), false));
+    bench.drain(1);
+    let elsewhere = Ends { beside: vec!["2001:db8::6".parse().unwrap()], ..ends() };
+    let moved = bench.step(Input::Readdressed(Conn(1), elsewhere));
+    assert_eq!(moved, "1:+2001:db8::1/128", "nobody is at the next hop that it was told");
+    bench.drain(1);
+    bench.step(Input::Wanted(both, false));
+    bench.drain(1);
     let other = Peer { advertise: Advertise { med: Some(7), ..Advertise::default() }, ..peer.clone() };
     let configured = |peer: &Peer| Input::Configure(Arc::new(global()), Arc::new(peer.clone()));
     assert_eq!(bench.step(configured(&other)), "", "other attributes are an announcement, too");

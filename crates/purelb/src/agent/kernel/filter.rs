@@ -32,7 +32,7 @@ fn load(size: u32, k: u32) -> SockFilter {
     instruction(BPF_LD | size | BPF_ABS, 0, 0, k)
 }
 
-/// If it is that, over so many instructions, else over so many.
+/// Skips `jt` instructions if the value that was loaded is `k`, else `jf`.
 fn jump(k: u32, jt: u8, jf: u8) -> SockFilter {
     instruction(BPF_JMP | BPF_JEQ | BPF_K, jt, jf, k)
 }

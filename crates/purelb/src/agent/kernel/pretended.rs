@@ -83,6 +83,7 @@ impl Pretended {
         drop(listener.send(KernelNews::Links(LinkNews::Everything(inside.kernel.links().clone()))));
         inside.listener = Some(listener);
         inside.plugged += 1;
+        inside.busy_until = Instant::now();
         inside.waiting = None;
         let (shared, agent) = (self.shared.clone(), inside.plugged);
         let orders = move |order| Shared::take(&shared, order, agent);
@@ -194,9 +195,9 @@ impl Shared {
 impl Inside {
     /// When so many more steps will be done; `None` for at once.
     fn occupy(&mut self, steps: usize) -> Option<Instant> {
-        let time = self.pace * u32::try_from(steps).unwrap_or(u32::MAX);
-        self.busy_until = self.busy_until.max(Instant::now()) + time;
-        (!time.is_zero()).then_some(self.busy_until)
+        let now = Instant::now();
+        self.busy_until = self.busy_until.max(now) + self.pace * u32::try_from(steps).unwrap_or(u32::MAX);
+        (self.busy_until > now).then_some(self.busy_until)
     }
 
     fn apply(&mut self, step: Step, clock: Clock) -> (Step, Result<(), StepError>) {

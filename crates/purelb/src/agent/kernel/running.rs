@@ -217,7 +217,8 @@ impl Running {
     }
 
     /// The kernel tells of a new IPv6 address only when it knows that nobody else has it, which is later than it says
-    /// "done", even where it does not look for others at all: then it is a moment later, else the kernel is asked.
+    /// "done", even where it does not look for others at all. There its word comes within a moment; where it does not
+    /// come, the kernel is asked.
     fn show_quiet_ones(&mut self, results: &[(Step, Result<(), StepError>)]) {
         let mut quiet: Vec<(u32, IpAddr)> = results
             .iter()
