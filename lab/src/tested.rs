@@ -112,8 +112,17 @@ fn place(proof: &str) -> (usize, String) {
     }
 }
 
+/// Words as a cell shows them: signs that mean something in a page are only signs.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
+    let mut shown = String::new();
+    for sign in text.chars() {
+        match sign {
+            '\n' => shown.push(' '),
+            '|' | '[' | ']' | '*' | '<' => shown.extend(['\\', sign]),
+            sign => shown.push(sign),
+        }
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -131,6 +140,11 @@ mod tests {
             note(&file, &number.to_string(), "it", "holds")?;
         }
         Ok(std::fs::read_to_string(&file)?)
+    }
+
+    #[test]
+    fn a_pattern_in_a_message_is_no_link() {
+        assert_eq!(cell("'[a-z](\\.[a-z])*'\nor <none> | x"), "'\\[a-z\\](\\.\\[a-z\\])\\*' or \\<none> \\| x");
     }
 
     #[test]

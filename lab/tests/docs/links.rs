@@ -9,9 +9,9 @@ use regex::Regex;
 
 use crate::page::{Page, named, pages, root};
 
-/// The targets of a line's links.
+/// The targets of a line's links. A bracket after a backslash is a bracket.
 fn targets(line: &str) -> Vec<&str> {
-    static LINK: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\]\(([^)\s]+)\)").expect("a good pattern"));
+    static LINK: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[^\\]\]\(([^)\s]+)\)").expect("a good pattern"));
     LINK.captures_iter(line).filter_map(|found| found.get(1)).map(|target| target.as_str()).collect()
 }
 
