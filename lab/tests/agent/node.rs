@@ -101,6 +101,11 @@ impl Node {
         Ok(here.map(|shown| shown.cidr()).collect())
     }
 
+    /// What is on its NIC without PureLB, as [`Node::on`] shows it.
+    pub fn own(&self) -> BTreeSet<String> {
+        [format!("{}/24", self.v4), format!("{}/64", self.v6)].into()
+    }
+
     /// What the agent answers on its port, without the head.
     pub fn ask(&self, path: &str) -> Result<String> {
         let answer = self.namespace.run(|| -> Result<String> {

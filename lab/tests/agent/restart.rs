@@ -8,6 +8,7 @@ use purelb_lab::net::Report;
 use serde_json::{Value, json};
 
 use crate::groups;
+use crate::node::Node;
 use crate::site::{HOME, NODES};
 use crate::story::Story;
 
@@ -108,12 +109,17 @@ async fn uninstalled(story: &mut Story) -> Result<()> {
         println!("the agent of {name} left in {took:.1?}");
     }
     for node in &story.site().nodes {
-        let links = node.namespace.ip(&["-j", "link"])?;
-        assert!(!links.as_array().context("links")?.iter().any(|link| link["ifname"] == "kube-lb0"), "{links}");
-        assert_eq!(node.on("eth0")?, [format!("{}/24", node.v4), format!("{}/64", node.v6)].into());
+        assert_eq!(node.on("eth0")?, node.own());
+        has_no_virtual_interface(node)?;
     }
     set["metadata"] = json!({"name": "lbnodeagent"});
     story.ground.create(&path, &set).await?;
+    Ok(())
+}
+
+fn has_no_virtual_interface(node: &Node) -> Result<()> {
+    let links = node.namespace.ip(&["-j", "link"])?;
+    assert!(!links.as_array().context("links")?.iter().any(|link| link["ifname"] == "kube-lb0"), "{links}");
     Ok(())
 }
 
@@ -184,10 +190,10 @@ async fn cleanup_removes_what_we_added_and_nothing_else() -> Result<()> {
         let program = purelb_lab::daemon::program()?;
         let done = node.namespace.command("env").arg(program).args(["agent", "--cleanup"]).output()?;
         assert!(done.status.success(), "{done:?}");
-        let own = [format!("{}/24", node.v4), format!("{}/64", node.v6), "192.168.7.200/24".to_owned()];
-        assert_eq!(node.on("eth0")?, own.into());
-        let links = node.namespace.ip(&["-j", "link"])?;
-        assert!(!links.as_array().context("links")?.iter().any(|link| link["ifname"] == "kube-lb0"), "{links}");
+        let mut own = node.own();
+        own.insert("192.168.7.200/24".to_owned());
+        assert_eq!(node.on("eth0")?, own);
+        has_no_virtual_interface(node)?;
         node.namespace.batch("addr del 192.168.7.200/24 dev eth0\n")?;
     }
     story.close().await

@@ -84,8 +84,7 @@ impl Story {
 
     fn is_clean(&self) -> Result<bool> {
         for node in &self.site().nodes {
-            let own = [format!("{}/24", node.v4), format!("{}/64", node.v6)].into();
-            if node.on("eth0")? != own || !node.on("kube-lb0")?.is_empty() {
+            if node.on("eth0")? != node.own() || !node.on("kube-lb0")?.is_empty() {
                 return Ok(false);
             }
         }

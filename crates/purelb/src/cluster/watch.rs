@@ -18,7 +18,8 @@ const PAGE: u32 = 100;
 
 /// The first and the longest pause after trouble. Long enough for an API server that has a thousand watchers to come
 /// back, short enough that nobody waits long when it is back.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+const FIRST: Duration = Duration::from_millis(200);
+const LONGEST: Duration = Duration::from_secs(1);
 /// The longest pause where the cluster does not have a kind: short enough that a CRD applied late is noticed soon.
 const ABSENT: Duration = Duration::from_secs(5);
 /// How long a watch must have been well for the next pause to be the first again.
@@ -71,17 +72,14 @@ fn watch<K>(kind: &'static str, api: Api<K>, config: watcher::Config, optional: 
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let (mut forbidden, mut absent) = (false, PAUSES.0);
-    watcher(api, config.page_size(PAGE)).backoff(Growing::default()).filter_map(move |event| {
-        let mut pause = Duration::ZERO;
+    let (mut forbidden, mut absent) = (false, Growing::up_to(ABSENT));
+    watcher(api, config.page_size(PAGE)).backoff(Growing::up_to(LONGEST)).filter_map(move |event| {
+        let mut pause = None;
         let change = match event {
             Ok(watcher::Event::Init) => Some(Change::Restarted),
             Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => Some(Change::Here(object)),
             Ok(watcher::Event::Delete(object)) => Some(Change::Gone(object)),
-            Ok(watcher::Event::InitDone) => {
-                absent = PAUSES.0;
-                Some(Change::Complete)
-            }
+            Ok(watcher::Event::InitDone) => Some(Change::Complete),
             Err(error) => {
                 // A server that does not have the kind may say that it is forbidden, if no rights are given for it.
                 let code = refusal(&error).filter(|_| optional);
@@ -91,14 +89,13 @@ where
                     _ => warn!(kind, %error, "the watch is interrupted"),
                 }
                 if matches!(code, Some(403 | 404)) {
-                    absent = (absent * 2).min(ABSENT);
-                    pause = by_chance(absent);
+                    pause = absent.next();
                 }
                 None
             }
         };
         async move {
-            if !pause.is_zero() {
+            if let Some(pause) = pause {
                 sleep(pause).await;
             }
             change
@@ -115,20 +112,17 @@ fn refusal(error: &watcher::Error) -> Option<u16> {
     }
 }
 
-/// As long, or up to twice as long, so that not all watchers come at once.
-fn by_chance(pause: Duration) -> Duration {
-    pause + pause.mul_f64(RandomState::new().hash_one(0) as f64 / u64::MAX as f64)
-}
-
-/// Each pause is about twice the last one, until the watch has been well for a while.
+/// Each pause is about twice the last one, until the watch has been well for a while; by chance up to twice as long, so that
+/// not all watchers come at once.
 struct Growing {
     next: Duration,
+    longest: Duration,
     last: Option<Instant>,
 }
 
-impl Default for Growing {
-    fn default() -> Self {
-        Self { next: PAUSES.0, last: None }
+impl Growing {
+    fn up_to(longest: Duration) -> Self {
+        Self { next: FIRST, longest, last: None }
     }
 }
 
@@ -138,11 +132,12 @@ impl Iterator for Growing {
     fn next(&mut self) -> Option<Duration> {
         let now = Instant::now();
         if self.last.replace(now).is_some_and(|last| now.duration_since(last) > WELL) {
-            self.next = PAUSES.0;
+            self.next = FIRST;
         }
         let pause = self.next;
-        self.next = (pause * 2).min(PAUSES.1);
-        Some(by_chance(pause))
+        self.next = (pause * 2).min(self.longest);
+        let chance = RandomState::new().hash_one(0) as f64 / u64::MAX as f64;
+        Some(pause + pause.mul_f64(chance))
     }
 }
 
