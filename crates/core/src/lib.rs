@@ -16,6 +16,7 @@
 //! - [`plan`](mod@plan): what to do so that the kernel shows what the node should hold
 //! - [`model`]: a kernel in memory, for tests
 //! - [`members`], [`elect`](mod@elect): who is alive, and which node holds a local address
+//! - [`data_path`]: what is asked of the data path on this node, and what it says
 //! - [`endpoints`]: which nodes have a ready endpoint of a Service
 //! - [`slots`]: who announces an address, as a Service's annotations say it
 //! - [`frames`]: the bytes by which neighbours learn that an address has moved
@@ -27,6 +28,7 @@ pub mod agent;
 pub mod alloc;
 pub mod bgp;
 pub mod book;
+pub mod data_path;
 pub mod elect;
 pub mod endpoints;
 pub mod frames;

@@ -19,7 +19,9 @@ mod gaps;
 pub type ServiceKey = Arc<str>;
 
 /// A transport protocol, with the name Kubernetes gives it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::Display)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::Display, serde::Serialize, serde::Deserialize,
+)]
 #[strum(serialize_all = "UPPERCASE")]
 pub enum Protocol {
     /// TCP.
@@ -31,7 +33,7 @@ pub enum Protocol {
 }
 
 /// A port of a Service; two Services on one address must not have one in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Port {
     /// The protocol.
     pub protocol: Protocol,
