@@ -30,6 +30,7 @@ pub mod bgp;
 pub mod cleanup;
 pub mod clock;
 pub mod command;
+pub mod data_path;
 pub mod desk;
 pub mod event;
 pub mod guarded;

@@ -25,14 +25,14 @@ use socket::Listening;
 use teller::Teller;
 
 pub(super) use dump::everything_for_sure as everything;
-pub(super) use socket::Asking;
+pub(super) use socket::{Asking, list, question};
 pub use steps::StepError;
 pub use teller::TellError;
 
 mod dump;
 mod filter;
-mod message;
-mod numbers;
+pub(super) mod message;
+pub(super) mod numbers;
 pub mod pretended;
 mod read;
 mod running;

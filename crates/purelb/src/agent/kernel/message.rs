@@ -10,13 +10,13 @@ const ATTRIBUTE_HEADER: usize = 4;
 
 /// One message to the kernel. Its length and number are filled in when it is sent.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
+pub(in crate::agent) struct Request {
     bytes: Vec<u8>,
 }
 
 impl Request {
     /// A message of this kind with the fixed part that belongs to the kind.
-    pub(super) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
+    pub(in crate::agent) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(96);
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&kind.to_ne_bytes());
@@ -29,7 +29,7 @@ impl Request {
     }
 
     /// Adds an attribute.
-    pub(super) fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
+    pub(in crate::agent) fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
         self.begin(kind, value.len());
         self.bytes.extend_from_slice(value);
         self.pad();
@@ -37,7 +37,7 @@ impl Request {
     }
 
     /// Adds an attribute that consists of attributes.
-    pub(super) fn nested(mut self, kind: u16, inside: impl FnOnce(Self) -> Self) -> Self {
+    pub(in crate::agent) fn nested(mut self, kind: u16, inside: impl FnOnce(Self) -> Self) -> Self {
         let start = self.bytes.len();
         self.begin(kind | NLA_F_NESTED, 0);
         let mut whole = inside(self);
@@ -47,12 +47,12 @@ impl Request {
     }
 
     /// Whether it is acknowledged beside what else is answered.
-    pub(super) fn is_acknowledged(&self) -> bool {
+    pub(in crate::agent) fn is_acknowledged(&self) -> bool {
         u16_at(&self.bytes, 6).is_some_and(|flags| flags & NLM_F_ACK != 0)
     }
 
     /// The finished bytes with this number.
-    pub(super) fn numbered(mut self, number: u32) -> Vec<u8> {
+    pub(in crate::agent) fn numbered(mut self, number: u32) -> Vec<u8> {
         let length = u32::try_from(self.bytes.len()).expect("our requests are a few bytes long");
         self.bytes[0..4].copy_from_slice(&length.to_ne_bytes());
         self.bytes[8..12].copy_from_slice(&number.to_ne_bytes());
@@ -72,15 +72,15 @@ impl Request {
 
 /// One message from the kernel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Message<'a> {
-    pub(super) kind: u16,
-    pub(super) flags: u16,
-    pub(super) number: u32,
-    pub(super) body: &'a [u8],
+pub(in crate::agent) struct Message<'a> {
+    pub(in crate::agent) kind: u16,
+    pub(in crate::agent) flags: u16,
+    pub(in crate::agent) number: u32,
+    pub(in crate::agent) body: &'a [u8],
 }
 
 /// The messages of one datagram. What is cut short at its end is left out.
-pub(super) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
+pub(in crate::agent) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let length = usize::try_from(u32_at(datagram, 0)?).ok()?;
         let whole = datagram.get(..length).filter(|whole| whole.len() >= HEADER)?;
@@ -91,7 +91,7 @@ pub(super) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>>
 }
 
 /// Attributes with their kinds, as far as they can be read.
-pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(in crate::agent) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(bytes, 0)?);
         let kind = u16_at(bytes, 2)? & NLA_TYPE_MASK;
@@ -102,19 +102,19 @@ pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])>
 }
 
 /// The first attribute of a kind.
-pub(super) fn attribute(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
+pub(in crate::agent) fn attribute(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     attributes(bytes).find_map(|(kind, value)| (kind == wanted).then_some(value))
 }
 
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(in crate::agent) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.try_into().map(u16::from_ne_bytes).ok()
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(in crate::agent) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().map(u32::from_ne_bytes).ok()
 }
 
-pub(super) const fn aligned(length: usize) -> usize {
+pub(in crate::agent) const fn aligned(length: usize) -> usize {
     length.next_multiple_of(4)
 }
 

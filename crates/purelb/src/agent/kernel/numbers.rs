@@ -6,7 +6,7 @@ pub(super) const NLMSG_DONE: u16 = 3;
 pub(super) const NLM_F_REQUEST: u16 = 0x1;
 pub(super) const NLM_F_ACK: u16 = 0x4;
 pub(super) const NLM_F_DUMP_INTR: u16 = 0x10;
-pub(super) const NLM_F_DUMP: u16 = 0x300;
+pub(in crate::agent) const NLM_F_DUMP: u16 = 0x300;
 pub(super) const NLM_F_REPLACE: u16 = 0x100;
 pub(super) const NLM_F_EXCL: u16 = 0x200;
 pub(super) const NLM_F_CREATE: u16 = 0x400;
@@ -18,7 +18,7 @@ pub(super) const NLA_TYPE_MASK: u16 = 0x3fff;
 // linux/rtnetlink.h
 pub(super) const RTM_NEWLINK: u16 = 16;
 pub(super) const RTM_DELLINK: u16 = 17;
-pub(super) const RTM_GETLINK: u16 = 18;
+pub(in crate::agent) const RTM_GETLINK: u16 = 18;
 pub(super) const RTM_NEWADDR: u16 = 20;
 pub(super) const RTM_DELADDR: u16 = 21;
 pub(super) const RTM_GETADDR: u16 = 22;
@@ -56,7 +56,7 @@ pub(super) const IFF_UP: u32 = 0x1;
 pub(super) const IFF_LOOPBACK: u32 = 0x8;
 pub(super) const IFF_LOWER_UP: u32 = 0x1_0000;
 pub(super) const IFLA_ADDRESS: u16 = 1;
-pub(super) const IFLA_IFNAME: u16 = 3;
+pub(in crate::agent) const IFLA_IFNAME: u16 = 3;
 pub(super) const IFLA_LINKINFO: u16 = 18;
 pub(super) const IFLA_AF_SPEC: u16 = 26;
 pub(super) const IFLA_EXT_MASK: u16 = 29;
@@ -80,8 +80,8 @@ pub(super) const IFA_F_NOPREFIXROUTE: u32 = 0x200;
 
 // sys/socket.h
 pub(super) const AF_UNSPEC: u8 = 0;
-pub(super) const AF_INET: u8 = 2;
-pub(super) const AF_INET6: u8 = 10;
+pub(in crate::agent) const AF_INET: u8 = 2;
+pub(in crate::agent) const AF_INET6: u8 = 10;
 
 /// A lifetime that never ends.
 pub(super) const INFINITY: u32 = u32::MAX;

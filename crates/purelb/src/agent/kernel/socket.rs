@@ -29,11 +29,11 @@ pub(super) const ROOM: usize = 4 * 1024 * 1024;
 
 /// A "no" of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(in crate::agent) struct Refusal {
     /// Which one.
-    pub(super) errno: Errno,
+    pub(in crate::agent) errno: Errno,
     /// The kernel's own words, where it has some.
-    pub(super) words: Option<String>,
+    pub(in crate::agent) words: Option<String>,
 }
 
 impl Refusal {
@@ -56,9 +56,14 @@ pub(in crate::agent) struct Asking {
 }
 
 impl Asking {
-    /// Opens one in the network namespace of this thread.
+    /// Opens one for links, addresses and routes, in the network namespace of this thread.
     pub(in crate::agent) fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        Self::open_to(NETLINK_ROUTE)
+    }
+
+    /// Opens one to this part of the kernel, in the network namespace of this thread.
+    pub(in crate::agent) fn open_to(protocol: isize) -> io::Result<Self> {
+        let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         roomy(&socket, ROOM)?;
@@ -73,7 +78,7 @@ impl Asking {
 
     /// Sends many requests at once and returns the kernel's answer to each, in their order. Every answer that is not an
     /// acknowledgement is given to `each`; a question that asks for none is answered by it.
-    pub(super) fn ask(
+    pub(in crate::agent) fn ask(
         &mut self,
         requests: Vec<Request>,
         mut each: impl FnMut(Message<'_>),
@@ -108,7 +113,7 @@ impl Asking {
     }
 
     /// Reads a complete list. `Ok(false)`: the list changed while it was read, so that what was given is worth nothing.
-    pub(super) fn dump(&mut self, request: Request, mut each: impl FnMut(Message<'_>)) -> io::Result<bool> {
+    pub(in crate::agent) fn dump(&mut self, request: Request, mut each: impl FnMut(Message<'_>)) -> io::Result<bool> {
         self.number = self.number.wrapping_add(1);
         self.socket.send(&request.numbered(self.number), 0)?;
         let mut whole = true;
@@ -126,12 +131,12 @@ impl Asking {
 }
 
 /// A request for a complete list.
-pub(super) fn list(kind: u16, fixed: &[u8]) -> Request {
+pub(in crate::agent) fn list(kind: u16, fixed: &[u8]) -> Request {
     Request::new(kind, NLM_F_REQUEST | NLM_F_DUMP, fixed)
 }
 
 /// A request for one thing, which comes or is refused.
-pub(super) fn question(kind: u16, fixed: &[u8]) -> Request {
+pub(in crate::agent) fn question(kind: u16, fixed: &[u8]) -> Request {
     Request::new(kind, NLM_F_REQUEST, fixed)
 }
 
