@@ -79,6 +79,15 @@ impl Account {
         Ok(Self { kubeconfig })
     }
 
+    /// The rights that a kubeconfig file gives.
+    ///
+    /// # Errors
+    /// When the text is none.
+    pub fn in_kubeconfig(text: &str) -> Result<Self> {
+        let kubeconfig = serde_saphyr::from_str(text).context("this is no kubeconfig")?;
+        Ok(Self { kubeconfig })
+    }
+
     /// How to reach the API server with these rights.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ pub mod router;
 pub mod runner;
 pub mod stories;
 pub mod tested;
+pub mod vm;
 
 pub use cluster::Cluster;
 pub use control_plane::ControlPlane;

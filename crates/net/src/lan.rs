@@ -61,6 +61,15 @@ impl Lan {
         Ok(Plug { switch: self.switch.clone(), port })
     }
 
+    /// Takes an interface out of a namespace and makes it a port of this segment: the end of a virtual machine's cable.
+    ///
+    /// # Errors
+    /// When there is no such interface, or the segment has one of this name.
+    pub fn adopt(&self, namespace: &Namespace, interface: &str) -> Result<()> {
+        namespace.batch(&format!("link set {interface} netns {}\n", self.switch.path()))?;
+        self.switch.batch(&format!("link set {interface} master lan0 up\n"))
+    }
+
     /// The namespace of the bridge `lan0`, to watch all traffic in.
     #[must_use]
     pub fn switch(&self) -> &Namespace {

@@ -8,7 +8,7 @@ use purelb_lab::net::Namespace;
 
 use crate::node::{LB, Node, put};
 
-/// This kernel has no dummy; the true one is met in `true_dummy.rs`. Whichever it is, users are told the truth.
+/// This kernel has no dummy; the true one is met in `lab/tests/vm`. Whichever it is, users are told the truth.
 #[test]
 fn where_the_kernel_has_no_dummy_the_virtual_interface_is_an_ifb_and_we_say_so() -> Result<()> {
     let mut node = Node::new()?;

@@ -10,4 +10,3 @@ mod node;
 mod packets;
 mod quirks;
 mod routes;
-mod true_dummy;
