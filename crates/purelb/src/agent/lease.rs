@@ -19,6 +19,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use crate::cluster::again::until_answered;
+
 mod record;
 
 pub use record::{lease, subnets};
@@ -192,19 +194,20 @@ impl Keeper {
     async fn empty_and_delete(&self, version: &str) -> kube::Result<()> {
         let metadata = json!({"resourceVersion": version, "annotations": {LEASE_SUBNETS: ""}});
         let patch = Patch::Merge(json!({"metadata": metadata}));
-        let emptied = self.leases.patch(&self.name, &PatchParams::default(), &patch).await?;
+        let params = PatchParams::default();
+        let emptied = until_answered("the lease", || self.leases.patch(&self.name, &params, &patch)).await?;
         self.delete(&emptied.resource_version().unwrap_or_default()).await
     }
 
     async fn delete(&self, version: &str) -> kube::Result<()> {
         let condition = Preconditions { resource_version: Some(version.to_owned()), uid: None };
         let params = DeleteParams { preconditions: Some(condition), ..DeleteParams::default() };
-        self.leases.delete(&self.name, &params).await.map(drop)
+        until_answered("the lease", || self.leases.delete(&self.name, &params)).await.map(drop)
     }
 
     /// The version of the lease, unless it is a successor's by now.
     async fn own_version(&self) -> Option<String> {
-        let lease = self.leases.get(&self.name).await.ok()?;
+        let lease = until_answered("the lease", || self.leases.get(&self.name)).await.ok()?;
         let ours = lease.annotations().get(LEASE_INSTANCE) == Some(&self.instance);
         lease.resource_version().filter(|_| ours)
     }

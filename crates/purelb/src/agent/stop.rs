@@ -12,6 +12,8 @@ use serde::Deserialize;
 use tokio::time::timeout;
 use tracing::info;
 
+use crate::cluster::again::until_answered;
+
 /// The DaemonSet that runs the agents.
 const DAEMON_SET: &str = "lbnodeagent";
 /// How long the API server has to say that the node goes; silence means that it stays.
@@ -74,7 +76,10 @@ pub async fn leaving(on_stop: OnStop, client: Client, namespace: &str, node: &st
 async fn farewell(client: Client, namespace: &str, node: &str) -> Option<&'static str> {
     let nodes: Api<Node> = Api::all(client.clone());
     let sets: Api<AgentSet> = Api::namespaced_with(client, namespace, &ApiResource::erase::<DaemonSet>(&()));
-    let (node, set) = tokio::join!(nodes.get(node), sets.get(DAEMON_SET));
+    let (node, set) = tokio::join!(
+        until_answered("the Node", || nodes.get(node)),
+        until_answered("the DaemonSet", || sets.get(DAEMON_SET)),
+    );
     let labels = match node {
         Err(error) if is_absent(&error) => return Some("the Node is deleted"),
         Err(_) => None,

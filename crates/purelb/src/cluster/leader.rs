@@ -22,6 +22,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
+use super::again::until_answered;
+
 mod bell;
 mod record;
 
@@ -297,7 +299,7 @@ impl Candidate {
         let leading = self.leadership.borrow().term_at(Instant::now()).is_some();
         // A conflict is over once the lease was looked at; a refusal will be the same in a moment.
         let over = looked && matches!(trouble, Trouble::Conflict);
-        let pause = if leading || over { self.timing.renew / 4 } else { self.timing.renew };
+        let pause = if leading || over { self.timing.renew / 4 } else { self.timing.renew / 2 };
         self.pause_until = Instant::now() + pause;
     }
 
@@ -370,11 +372,15 @@ impl Candidate {
         for _ in 0..3 {
             let lease = match known.take() {
                 Some(lease) => Some(lease),
-                None => self.in_time(self.leases.get_opt(LEASE_NAME)).await?,
+                None => {
+                    let look = until_answered("the lease", || self.leases.get_opt(LEASE_NAME));
+                    self.in_time(look).await?
+                }
             };
             let Some(lease) = lease.filter(is_ours) else { return Ok(()) };
             let free = record::released(&lease, (self.clock)());
-            result = self.in_time(self.patch(&free)).await.map(drop);
+            let patched = until_answered("the lease", || self.patch(&free));
+            result = self.in_time(patched).await.map(drop);
             if !matches!(result, Err(Trouble::Conflict)) {
                 break;
             }

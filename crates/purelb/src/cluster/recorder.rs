@@ -21,6 +21,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
+use super::again::until_answered;
+
 /// How many Events may wait.
 const ROOM: usize = 4096;
 /// How many may wait before they are sent several at a time.
@@ -113,7 +115,12 @@ async fn send(
 ) -> Result<(), kube::Error> {
     let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
     let event = event(component, about, notice, Timestamp::now());
-    Api::namespaced(client, &namespace).create(&PostParams::default(), &event).await.map(drop)
+    let (api, params) = (Api::namespaced(client, &namespace), PostParams::default());
+    match until_answered("an event", || api.create(&params, &event)).await {
+        // An attempt that failed, as far as anybody could tell, has arrived.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        written => written.map(drop),
+    }
 }
 
 fn event(component: &str, about: ObjectReference, notice: Notice, now: Timestamp) -> Event {

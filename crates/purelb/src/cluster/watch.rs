@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use kube::runtime::utils::Backoff;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
@@ -16,8 +16,8 @@ use tracing::{debug, warn};
 /// what a daemon needs most memory for.
 const PAGE: u32 = 100;
 
-/// The first and the longest pause after trouble. Long enough for an API server that has a thousand watchers to come
-/// back, short enough that nobody waits long when it is back.
+/// The first and the longest pause after trouble, to which chance adds up to a half. Long enough for an API server that has
+/// a thousand watchers to come back, short enough that two seconds after it is back everybody knows what happened.
 const FIRST: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(1);
 /// The longest pause where the cluster does not have a kind: short enough that a CRD applied late is noticed soon.
@@ -72,8 +72,9 @@ fn watch<K>(kind: &'static str, api: Api<K>, config: watcher::Config, optional: 
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
+    let (mut trouble, mut expired) = (Growing::after_trouble(), Growing::after_trouble());
     let (mut forbidden, mut absent) = (false, Growing::up_to(ABSENT));
-    watcher(api, config.page_size(PAGE)).backoff(Growing::up_to(LONGEST)).filter_map(move |event| {
+    watcher(api, config.page_size(PAGE)).filter_map(move |event| {
         let mut pause = None;
         let change = match event {
             Ok(watcher::Event::Init) => Some(Change::Restarted),
@@ -88,9 +89,11 @@ where
                     Some(403) if std::mem::replace(&mut forbidden, true) => debug!(kind, %error, "still forbidden"),
                     _ => warn!(kind, %error, "the watch is interrupted"),
                 }
-                if matches!(code, Some(403 | 404)) {
-                    pause = absent.next();
-                }
+                pause = Some(match code {
+                    Some(403 | 404) => absent.pause(),
+                    _ if is_expired(&error) => expired.pause(),
+                    _ => trouble.pause(),
+                });
                 None
             }
         };
@@ -112,9 +115,17 @@ fn refusal(error: &watcher::Error) -> Option<u16> {
     }
 }
 
-/// Each pause is about twice the last one, until the watch has been well for a while; by chance up to twice as long, so that
-/// not all watchers come at once.
-struct Growing {
+/// Whether the API server has forgotten what the watch would go on from. It is there and well, and a list follows.
+fn is_expired(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchError(status) => status.code == 410,
+        error => refusal(error) == Some(410),
+    }
+}
+
+/// Each pause is about twice the last one, until the watch has been well for a while; by chance up to half as long again, so
+/// that not all watchers come at once.
+pub(super) struct Growing {
     next: Duration,
     longest: Duration,
     last: Option<Instant>,
@@ -124,20 +135,34 @@ impl Growing {
     fn up_to(longest: Duration) -> Self {
         Self { next: FIRST, longest, last: None }
     }
-}
 
-impl Iterator for Growing {
-    type Item = Duration;
+    /// The pauses of a watch in trouble.
+    pub fn after_trouble() -> Self {
+        Self::up_to(LONGEST)
+    }
 
-    fn next(&mut self) -> Option<Duration> {
+    /// The next pause.
+    pub fn pause(&mut self) -> Duration {
         let now = Instant::now();
         if self.last.replace(now).is_some_and(|last| now.duration_since(last) > WELL) {
             self.next = FIRST;
         }
         let pause = self.next;
         self.next = (pause * 2).min(self.longest);
-        let chance = RandomState::new().hash_one(0) as f64 / u64::MAX as f64;
-        Some(pause + pause.mul_f64(chance))
+        by_chance(pause)
+    }
+}
+
+fn by_chance(pause: Duration) -> Duration {
+    let chance = RandomState::new().hash_one(0) as f64 / u64::MAX as f64;
+    pause + pause.mul_f64(chance / 2.0)
+}
+
+impl Iterator for Growing {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(self.pause())
     }
 }
 

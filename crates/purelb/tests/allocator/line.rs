@@ -21,6 +21,8 @@ pub struct Line {
     server: Kubelite,
     cut: Arc<watch::Sender<bool>>,
     counts: Arc<Counts>,
+    /// Whether the server answers everything with 503.
+    unavailable: Arc<AtomicBool>,
     /// Whether the server is to forget its history before it answers with the next page of a list.
     forgetful: Arc<AtomicBool>,
 }
@@ -42,7 +44,7 @@ impl Line {
     pub fn to(server: &Kubelite) -> Self {
         let (cut, _) = watch::channel(false);
         let (cut, server) = (Arc::new(cut), server.clone());
-        Self { server, cut, counts: Arc::default(), forgetful: Arc::default() }
+        Self { server, cut, counts: Arc::default(), unavailable: Arc::default(), forgetful: Arc::default() }
     }
 
     pub fn client(&self) -> Client {
@@ -54,7 +56,14 @@ impl Line {
         self.cut.send_replace(true);
     }
 
+    /// Open watches end, and everything is answered with 503, as where an API server restarts behind a load balancer.
+    pub fn make_unavailable(&self) {
+        self.unavailable.store(true, Ordering::Relaxed);
+        self.cut();
+    }
+
     pub fn mend(&self) {
+        self.unavailable.store(false, Ordering::Relaxed);
         self.cut.send_replace(false);
     }
 
@@ -89,6 +98,12 @@ impl Line {
     async fn send(self, request: Request<Body>) -> Result<Response<Cuttable>, BoxError> {
         let query = request.uri().query().unwrap_or_default();
         let (is_watch, is_next_page) = (query.contains("watch=true"), query.contains("continue="));
+        if self.unavailable.load(Ordering::Relaxed) {
+            self.counts.refused.fetch_add(1, Ordering::Relaxed);
+            let answer = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
+            let body = http_body_util::BodyExt::boxed_unsync(http_body_util::Empty::new());
+            return Ok(answer.body(self.cuttable(body, false))?);
+        }
         if is_watch && *self.cut.borrow() {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
             return Err("connection refused".into());

@@ -8,4 +8,5 @@ mod handover;
 mod lifecycle;
 mod line;
 mod odd;
+mod outage;
 mod statuses;

@@ -9,11 +9,12 @@ use kube::{Api, ResourceExt};
 use tracing::debug;
 
 use super::LEASE_NAME;
+use crate::cluster::watch::Growing;
 
 /// The version of the lease each time it changes; none when it is deleted.
 pub(super) fn versions(leases: Api<Lease>) -> impl Stream<Item = Option<String>> {
     let only = watcher::Config::default().fields(&format!("metadata.name={LEASE_NAME}"));
-    watcher(leases, only).default_backoff().filter_map(|event| {
+    watcher(leases, only).backoff(Growing::after_trouble()).filter_map(|event| {
         future::ready(match event {
             Ok(watcher::Event::Apply(lease) | watcher::Event::InitApply(lease)) => Some(lease.resource_version()),
             Ok(watcher::Event::Delete(_)) => Some(None),
