@@ -91,7 +91,7 @@ pub struct Brand {
 pub struct Ingress {
     /// The address, unless the entry is a host name or cannot be read.
     pub addr: Option<IpAddr>,
-    /// Whether it says `ipMode: VIP` and nothing beside the address.
+    /// Whether its mode is `VIP`, said or not, and nothing stands beside the address.
     pub plain: bool,
 }
 

@@ -15,6 +15,8 @@ pub(crate) struct Ground<'a> {
     pub allocations: &'a Allocations,
     /// The time as it appears in objects.
     pub now: String,
+    /// Whether the addresses of load balancers have modes; Kubernetes before 1.30 drops them.
+    pub ip_modes: bool,
 }
 
 /// How one kind treats its objects. Every method has the answer of a kind without peculiarities as default.

@@ -69,9 +69,20 @@ impl Rules for ServiceRules {
         causes
     }
 
-    fn update_status(&self, _ground: &Ground<'_>, _served: &Served, old: &Value, new: &mut Value) -> Vec<Cause> {
+    fn update_status(&self, ground: &Ground<'_>, _served: &Served, old: &Value, new: &mut Value) -> Vec<Cause> {
         carry(old, new, "spec");
-        validate::load_balancer(is_type(&spec_of(new), "LoadBalancer"), &new["status"]["loadBalancer"])
+        let causes = validate::load_balancer(is_type(&spec_of(new), "LoadBalancer"), &new["status"]["loadBalancer"]);
+        if !ground.ip_modes {
+            drop_modes(new);
+        }
+        causes
+    }
+}
+
+fn drop_modes(service: &mut Value) {
+    let ingress = service.pointer_mut("/status/loadBalancer/ingress").and_then(Value::as_array_mut);
+    for entry in ingress.into_iter().flatten().filter_map(Value::as_object_mut) {
+        entry.remove("ipMode");
     }
 }
 

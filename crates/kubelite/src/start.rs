@@ -21,11 +21,12 @@ pub struct Builder {
     clock: Clock,
     history: usize,
     service_ranges: Vec<IpNet>,
+    ip_modes: bool,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { clock: Arc::new(Timestamp::now), history: 20_000, service_ranges: Vec::new() }
+        Self { clock: Arc::new(Timestamp::now), history: 20_000, service_ranges: Vec::new(), ip_modes: true }
     }
 }
 
@@ -44,6 +45,11 @@ impl Builder {
     /// `fd00:96::/112`.
     pub fn service_ranges(self, ranges: impl IntoIterator<Item = IpNet>) -> Self {
         Self { service_ranges: ranges.into_iter().collect(), ..self }
+    }
+
+    /// As Kubernetes 1.29: `ipMode` is accepted in a Service's status, and not kept.
+    pub fn without_ip_modes(self) -> Self {
+        Self { ip_modes: false, ..self }
     }
 
     /// Starts the server.
@@ -72,6 +78,7 @@ impl Builder {
         let allocations =
             if self.service_ranges.is_empty() { Allocations::default() } else { Allocations::new(self.service_ranges) };
         let mut state = State::new(store, allocations, self.clock.clone());
+        state.ip_modes = self.ip_modes;
         state.recall();
         furnish(&mut state);
         Kubelite { shared: Arc::new(Shared { state: Mutex::new(state), clock: self.clock }) }

@@ -23,11 +23,14 @@ pub(crate) struct State {
     clock: Clock,
     random: RandomState,
     draws: u64,
+    /// Whether the addresses of load balancers have modes.
+    pub ip_modes: bool,
 }
 
 impl State {
     pub(crate) fn new(store: Store, allocations: Allocations, clock: Clock) -> Self {
-        Self { store, registry: Registry::new(), allocations, clock, random: RandomState::new(), draws: 0 }
+        let registry = Registry::new();
+        Self { store, registry, allocations, clock, random: RandomState::new(), draws: 0, ip_modes: true }
     }
 
     /// Makes what follows from the stored objects: custom kinds and taken addresses.
@@ -43,7 +46,7 @@ impl State {
     }
 
     pub(crate) fn ground(&self) -> Ground<'_> {
-        Ground { allocations: &self.allocations, now: self.now() }
+        Ground { allocations: &self.allocations, now: self.now(), ip_modes: self.ip_modes }
     }
 
     /// The time as it appears in objects, to the second.

@@ -197,7 +197,9 @@ pub(super) fn ingress(object: &ServiceObject) -> Vec<Ingress> {
 fn entry(entry: &LoadBalancerIngress) -> Ingress {
     let addr = entry.ip.as_deref().and_then(|text| text.parse::<IpAddr>().ok());
     let bare = entry.hostname.as_deref().is_none_or(str::is_empty) && entry.ports.as_ref().is_none_or(Vec::is_empty);
-    Ingress { addr: addr.map(|addr| addr.to_canonical()), plain: bare && entry.ip_mode.as_deref() == Some("VIP") }
+    // Kubernetes 1.29 takes the mode and does not keep it; what it does with such an address is what VIP means.
+    let vip = entry.ip_mode.as_deref().is_none_or(|mode| mode == "VIP");
+    Ingress { addr: addr.map(|addr| addr.to_canonical()), plain: bare && vip }
 }
 
 #[cfg(test)]

@@ -57,7 +57,11 @@ impl Allocator {
 
 impl Cluster {
     pub async fn new() -> Result<Self> {
-        let server = Kubelite::new();
+        Self::on(Kubelite::new()).await
+    }
+
+    /// The same on an API server with other habits.
+    pub async fn on(server: Kubelite) -> Result<Self> {
         let client = server.client();
         for crd in crds() {
             Api::<CustomResourceDefinition>::all(client.clone()).create(&PostParams::default(), &crd).await?;

@@ -67,7 +67,7 @@ async fn come_and_go(cluster: &Cluster, round: usize) -> Result<BTreeSet<String>
 }
 
 /// Waits until the API server is asked nothing for ten seconds, in which the lease is renewed a hundred times.
-async fn at_rest(line: &Line) -> Result<()> {
+pub async fn at_rest(line: &Line) -> Result<()> {
     let (mut asked, mut since) = (line.requests(), Instant::now());
     until("nothing is asked any more", async || {
         if std::mem::replace(&mut asked, line.requests()) != line.requests() {

@@ -8,5 +8,6 @@ mod handover;
 mod lifecycle;
 mod line;
 mod odd;
+mod oldest;
 mod outage;
 mod statuses;

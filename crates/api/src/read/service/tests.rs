@@ -99,7 +99,7 @@ fn annotations_that_are_there_but_empty() {
 #[rstest]
 #[case::ours(json!({"ip": "192.0.2.1", "ipMode": "VIP"}), Some("192.0.2.1"), true)]
 #[case::mapped(json!({"ip": "::ffff:192.0.2.1", "ipMode": "VIP"}), Some("192.0.2.1"), true)]
-#[case::without_mode(json!({"ip": "192.0.2.1"}), Some("192.0.2.1"), false)]
+#[case::without_mode(json!({"ip": "192.0.2.1"}), Some("192.0.2.1"), true)]
 #[case::proxy(json!({"ip": "192.0.2.1", "ipMode": "Proxy"}), Some("192.0.2.1"), false)]
 #[case::with_ports(json!({"ip": "192.0.2.1", "ipMode": "VIP", "ports": [{"port": 80, "protocol": "TCP"}]}), Some("192.0.2.1"), false)]
 #[case::host_and_address(json!({"ip": "192.0.2.1", "ipMode": "VIP", "hostname": "a.example"}), Some("192.0.2.1"), false)]
