@@ -64,8 +64,14 @@ impl Cluster {
     /// A group of addresses outside every node's subnet. By the API itself: kubectl takes a while to start, and this is
     /// where a burst begins.
     pub async fn group(&self, name: &str, pool: &str) -> Result<()> {
+        self.group_of(name, &[pool]).await
+    }
+
+    /// The same with several ranges.
+    pub async fn group_of(&self, name: &str, pools: &[&str]) -> Result<()> {
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("purelb.io", "v2", "ServiceGroup"));
-        let pools = json!([{"subnet": pool, "pool": pool, "aggregation": "default"}]);
+        let entry = |pool: &&str| json!({"subnet": pool, "pool": pool, "aggregation": "default"});
+        let pools: Vec<_> = pools.iter().map(entry).collect();
         let group = DynamicObject::new(name, &kind).data(json!({"spec": {"remote": {"v4pools": pools}}}));
         let groups: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), HOME, &kind);
         groups.create(&PostParams::default(), &group).await.with_context(|| format!("cannot create group {name}"))?;

@@ -1,7 +1,7 @@
 //! The allocator against a real API server, beside a raw client that does the same writes in the same run.
 //!
 //! `cargo bench -p purelb-lab --bench allocator_e2e` measures everything; words after `--` choose parts of it:
-//! `latency`, `waiting`, `new`, `size`. Lines that begin with `target:` say what was promised and whether it is kept; one
+//! `latency`, `waiting`, `new`, `size`, `handover`. Lines that begin with `target:` say what was promised and whether it is kept; one
 //! that is not fails the run. The allocator is the program of the image,
 //! which is built if need be.
 
@@ -9,6 +9,7 @@ mod burst;
 mod cluster;
 mod daemon;
 mod effort;
+mod handover;
 mod latency;
 mod numbers;
 mod size;
@@ -35,6 +36,9 @@ async fn main() -> Result<()> {
     }
     if chosen("size") {
         promises.extend(size::measure(&cluster).await?);
+    }
+    if chosen("handover") {
+        promises.extend(handover::measure(&cluster).await?);
     }
     let broken: Vec<String> = promises.iter().filter(|promise| !promise.is_kept()).map(Promise::to_string).collect();
     ensure!(broken.is_empty(), "not kept: {}", broken.join("; "));

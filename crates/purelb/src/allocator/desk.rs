@@ -118,11 +118,13 @@ struct Busy {
     unsure: bool,
     /// Whether an IPAM has just given what the wish says.
     answered: bool,
+    /// Of which forms of the groups the wish is, counted as in [`Desk::forms`].
+    forms: u64,
 }
 
 impl Busy {
     fn with(job: Job) -> Self {
-        Self { job, wish: None, shown: (Vec::new(), None), left: false, unsure: false, answered: false }
+        Self { job, wish: None, shown: (Vec::new(), None), left: false, unsure: false, answered: false, forms: 0 }
     }
 
     /// Whether the job may be about the object with this uid, and not about a namesake.
@@ -168,6 +170,8 @@ pub struct Desk {
     record: Record,
     /// Whether groups, or what surrounds them, may be others than the book says.
     outdated: Outdated,
+    /// How often the groups have changed in this term.
+    forms: u64,
     /// What happened since it was last asked for.
     tallies: Vec<Tally>,
     /// Whether something has changed that metrics show.
@@ -201,6 +205,7 @@ impl Desk {
             sweep: Sweep::default(),
             record: Record::new(term),
             outdated: Outdated::default(),
+            forms: 0,
             tallies: Vec::new(),
             unshown: true,
         }
@@ -286,8 +291,9 @@ impl Desk {
     }
 
     fn group_statuses(&mut self, now: Timestamp, at: Instant) -> Vec<Job> {
+        let unsettled = self.unsettled_groups();
         let services = self.services.values().map(|record| (&record.view, record.external_traffic_policy_local));
-        self.groups.statuses(&self.book, services, &self.externals.stocks, now, at)
+        self.groups.statuses(&self.book, services, &self.externals.stocks, &unsettled, now, at)
     }
 
     /// Whether some status may have to be written.
@@ -370,6 +376,7 @@ impl Desk {
         let Outdated { groups, surroundings } = std::mem::take(&mut self.outdated);
         let surroundings = surroundings.then(|| self.surroundings()).filter(|now| *now != self.surroundings);
         let regrouped = groups && self.groups.refresh();
+        self.forms += u64::from(regrouped);
         if regrouped || surroundings.is_some() {
             self.surroundings = surroundings.unwrap_or_else(|| std::mem::take(&mut self.surroundings));
             let (groups, refused) = self.groups.assembled();

@@ -10,7 +10,7 @@ use purelb_core::alloc::{Notice, Severity};
 use purelb_core::book::Book;
 use purelb_core::group::{Forms, Group, Placement, settle};
 use purelb_core::reason::{Problem, Reason};
-use purelb_core::report::{Census, Finding, GroupReport, Stock, Verdict, report, report_refused};
+use purelb_core::report::{Aspect, Census, Finding, GroupReport, Stock, Verdict, report, report_refused};
 use purelb_core::service::ServiceView;
 use tokio::time::Instant;
 
@@ -138,6 +138,13 @@ impl Groups {
         self.entries.iter().any(|(key, _)| key.1 == name)
     }
 
+    /// Whether the status of a group says that nothing which was decided on an earlier form of it is under way.
+    pub fn is_settled(&self, group: &Group) -> bool {
+        let entry = self.entries.at(&(group.namespace.clone(), group.name.clone()));
+        let object = entry.map(|entry| &entry.read.object).filter(|object| object.metadata.generation.is_some());
+        object.is_some_and(|object| observed(object) == object.metadata.generation)
+    }
+
     /// The groups that count, and why others do not, by name.
     pub fn assembled(&self) -> (Vec<Group>, BTreeMap<String, Reason>) {
         let refused = self.refused.iter().map(|((_, name), problem)| (name.clone(), problem.reason.clone()));
@@ -154,12 +161,14 @@ impl Groups {
         out_of_scope(self.entries.iter().map(|(key, entry)| (key, entry.is_automatic())), &self.install_namespace)
     }
 
-    /// The statuses that differ from what the objects show.
+    /// The statuses that differ from what the objects show. Those of groups with something under way that was decided on an
+    /// earlier form do not say yet that the current one was observed.
     pub fn statuses<'a>(
         &mut self,
         book: &Book,
         services: impl Iterator<Item = (&'a ServiceView, bool)>,
         stocks: &BTreeMap<String, Stock>,
+        unsettled: &BTreeSet<String>,
         now: Timestamp,
         at: Instant,
     ) -> Vec<Job> {
@@ -173,16 +182,18 @@ impl Groups {
         for key in keys {
             let report =
                 self.entries.at(&key).and_then(|entry| self.report(&key, entry, book, &census, stocks.get(&key.1)));
-            jobs.extend(report.and_then(|report| self.status_of(&key, &report, now)));
+            let settled = !unsettled.contains(&key.1);
+            jobs.extend(report.and_then(|report| self.status_of(&key, &report, settled, now)));
         }
         jobs
     }
 
-    fn status_of(&mut self, key: &Key, report: &GroupReport, now: Timestamp) -> Option<Job> {
+    fn status_of(&mut self, key: &Key, report: &GroupReport, settled: bool, now: Timestamp) -> Option<Job> {
         let entry = self.entries.at(key)?;
         let object = &entry.read.object;
         let previous = object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
-        let wanted = write::group_status(report, &previous, object.metadata.generation, entry.kept.clone(), now);
+        let generation = object.metadata.generation.filter(|_| settled);
+        let wanted = write::group_status(report, &previous, generation, entry.kept.clone(), now);
         let patch = write::group_patch(object, &wanted)?;
         let notices = self.notices(key, entry, report);
         let group = Box::new(object.metadata.clone());
@@ -331,6 +342,13 @@ impl Entry {
     fn first_problem(&self) -> Problem {
         self.reading.problems.first().cloned().unwrap_or_else(|| Problem::new("spec", Reason::NoSource))
     }
+}
+
+/// The generation of a group that is in use as it is written, by its status.
+fn observed(object: &ServiceGroup) -> Option<i64> {
+    let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
+    let valid = conditions.find(|condition| condition.type_ == Aspect::Valid.name())?;
+    valid.observed_generation.filter(|_| valid.status == "True")
 }
 
 fn key(object: &ServiceGroup) -> Key {

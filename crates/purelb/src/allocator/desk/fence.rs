@@ -12,6 +12,7 @@ use purelb_core::addr::Family;
 use purelb_core::alloc::{Decision, decide};
 use purelb_core::book::{Book, Slot};
 use purelb_core::pool::ServiceKey;
+use purelb_core::service::ServiceView;
 use tokio::time::Instant;
 
 use super::{Busy, Desk, Phase};
@@ -85,18 +86,32 @@ impl Desk {
         }
     }
 
-    /// Whether a Service may have been about to get more addresses than it has: of further ranges of its group, as subnets
-    /// come and go. An earlier leader may have seen a subnet that is gone now, and the group may have been another: what it
-    /// says today about multiPool does not count.
+    /// Whether a content Service may have been about to get more addresses than it has: of further ranges of its group, as
+    /// subnets come and go. An earlier leader may have seen a subnet that is gone now.
+    ///
+    /// What the group says about this today counts if its status says that no write of an earlier form is under way, see
+    /// [`Desk::unsettled_groups`]. Otherwise, or if it is gone, it may have said anything.
     fn may_grow(&self, record: &ServiceRecord) -> bool {
         let addrs = record.view.addresses();
         let twice = |addr: &IpAddr| addrs.iter().filter(|other| Family::of(**other) == Family::of(*addr)).count() > 1;
         let from = record.view.brand.from.as_deref().and_then(|from| self.book.slot(from).ok());
-        let several = |slot: &Slot| {
-            let ranges = slot.group.ranges().into_iter();
-            ranges.flat_map(|ranges| [&ranges.v4, &ranges.v6]).any(|entries| entries.len() > 1)
-        };
-        addrs.iter().any(twice) || addrs.iter().any(|addr| self.book.slot_of(*addr).or(from).is_none_or(several))
+        addrs.iter().any(|addr| match self.book.slot_of(*addr).or(from) {
+            Some(slot) if self.groups.is_settled(&slot.group) => lacks_a_range(&record.view, slot),
+            Some(slot) => has_several_ranges(slot) || twice(addr),
+            None => true,
+        })
+    }
+
+    /// Groups to Services of which a wish is under way that adds addresses and was decided on an earlier form of the group.
+    /// Their statuses do not say yet that the current form counts: a new leader then fences all that an earlier form may
+    /// have given.
+    pub(super) fn unsettled_groups(&self) -> BTreeSet<String> {
+        let earlier = self.busy.values().filter(|busy| busy.forms < self.forms);
+        let growing = earlier.filter_map(|busy| {
+            let wish = busy.wish.as_ref()?;
+            wish.addrs.iter().any(|addr| !busy.shown.0.contains(addr)).then_some(wish)
+        });
+        growing.flat_map(|wish| [&wish.group, &wish.brand.from]).flatten().cloned().collect()
     }
 
     /// A write that changes nothing but the version.
@@ -142,4 +157,20 @@ impl Desk {
             left.remove(key);
         }
     }
+}
+
+fn has_several_ranges(slot: &Slot) -> bool {
+    let ranges = slot.group.ranges().into_iter();
+    ranges.flat_map(|ranges| [&ranges.v4, &ranges.v6]).any(|entries| entries.len() > 1)
+}
+
+/// Whether a Service is to have an address of every range of its group, and has none of some.
+fn lacks_a_range(svc: &ServiceView, slot: &Slot) -> bool {
+    let Some(ranges) = slot.group.ranges() else { return false };
+    let wanted = |family: Family| svc.families.is_empty() || svc.families.contains(&family);
+    let has = |family: Family, range: usize| {
+        svc.addresses().into_iter().any(|addr| Family::of(addr) == family && slot.pool.range_of(addr) == Some(range))
+    };
+    let lacks = |family: Family| wanted(family) && (0..ranges.of(family).len()).any(|range| !has(family, range));
+    svc.asks.multi_pool.unwrap_or(ranges.multi_pool) && [Family::V4, Family::V6].into_iter().any(lacks)
 }

@@ -65,7 +65,7 @@ impl Desk {
         let job = Job::Patch { service: key.clone(), patch, notices: wish.notices.clone() };
         let shown = (shown, self.truly(view).brand.from.clone());
         self.book.hold(Holding { uid: view.uid.clone(), claim: view.claim(), addrs });
-        self.busy.insert(key.clone(), Busy { wish: Some(wish), shown, ..Busy::with(job.clone()) });
+        self.busy.insert(key.clone(), Busy { wish: Some(wish), shown, forms: self.forms, ..Busy::with(job.clone()) });
         Some(job)
     }
 

@@ -109,6 +109,13 @@ fn group(name: &str, version: u64, spec: Value, status: Value) -> GroupObject {
     serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
 }
 
+/// The same in a certain version and generation.
+fn group_of_generation(name: &str, (version, generation): (u64, u64), spec: Value, status: Value) -> GroupObject {
+    let mut group = group(name, version, spec, status);
+    group.object.metadata.generation = Some(generation.cast_signed());
+    group
+}
+
 fn local(pool: &str) -> Value {
     json!({"local": {"v4pools": [{"pool": pool, "subnet": "10.0.0.0/16"}]}})
 }

@@ -4,10 +4,17 @@ use proptest::prelude::*;
 
 use super::fence::LIFE_OF_A_WRITE;
 use super::*;
+use crate::allocator::job::GroupOutcome;
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
-/// Fewer addresses than Services, and two forms of the group that have only some in common.
-const POOLS: [&str; 2] = ["10.0.0.10-10.0.0.12", "10.0.0.11-10.0.0.13"];
+/// Fewer addresses than Services, and forms of the group that have only some in common. In some, each Service is to have an
+/// address of every range.
+const FORMS: [(&[&str], bool); 4] = [
+    (&["10.0.0.10-10.0.0.12"], false),
+    (&["10.0.0.11-10.0.0.13"], false),
+    (&["10.0.0.10-10.0.0.11", "10.0.1.10-10.0.1.11"], true),
+    (&["10.0.0.10-10.0.0.11", "10.0.1.10-10.0.1.11"], false),
+];
 
 /// One thing that happens; the numbers choose among what there is.
 #[derive(Clone, Debug)]
@@ -19,7 +26,9 @@ enum Event {
     ReEvaluate(usize),
     /// Somebody edits a label: only the version changes.
     Label(usize),
-    EditPool(usize),
+    EditGroup(usize),
+    /// The group's status is written, if it says something old.
+    Report,
     /// The watch tells some of what it has not told yet.
     Hear(usize),
     /// The watch was broken for too long.
@@ -61,7 +70,8 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (n.clone(), any::<bool>()).prop_map(|(n, away)| Event::Retype(n, away)),
         1 => n.clone().prop_map(Event::ReEvaluate),
         2 => n.prop_map(Event::Label),
-        1 => (0..2usize).prop_map(Event::EditPool),
+        2 => (0..FORMS.len()).prop_map(Event::EditGroup),
+        4 => Just(Event::Report),
         8 => (1..20usize).prop_map(Event::Hear),
         1 => Just(Event::Relist),
         8 => (1..4usize).prop_map(Event::Send),
@@ -76,8 +86,11 @@ fn event() -> impl Strategy<Value = Event> {
 
 struct World {
     town: Town,
-    pool: usize,
+    /// Which form the group has, how often it was edited or its status written, how often it was edited, and its status.
+    form: usize,
     versions: u64,
+    generation: u64,
+    status: Value,
     news: VecDeque<News>,
     /// Jobs in flight, with the time they were sent and the answer if they have reached the API server.
     flying: Vec<(Job, Instant, Option<Outcome>)>,
@@ -90,15 +103,51 @@ impl World {
     fn new() -> Self {
         let at = Instant::now();
         let town = Town { api: Api::default(), desk: desk(0, at), at, told: Vec::new() };
-        let mut world =
-            Self { town, pool: 0, versions: 0, news: VecDeque::new(), flying: vec![], late: vec![], term: 0 };
+        let news = VecDeque::new();
+        let mut world = Self {
+            town,
+            form: 0,
+            versions: 1,
+            generation: 1,
+            status: Value::Null,
+            news,
+            flying: vec![],
+            late: vec![],
+            term: 0,
+        };
         world.lead();
         world
     }
 
-    fn group(&mut self) -> GroupObject {
+    fn group(&self) -> GroupObject {
+        let (pools, multi_pool) = FORMS[self.form];
+        let pools: Vec<_> = pools.iter().map(|pool| json!({"pool": pool, "subnet": "10.0.0.0/16"})).collect();
+        let spec = json!({"remote": {"v4pools": pools, "multiPool": multi_pool}});
+        group_of_generation("default", (self.versions, self.generation), spec, self.status.clone())
+    }
+
+    /// The group was edited, or its status written.
+    fn regroup(&mut self) {
         self.versions += 1;
-        group("default", self.versions, local(POOLS[self.pool]), json!(null))
+        let group = self.group();
+        self.news.push_back(News::Group(Change::Here(Box::new(group))));
+    }
+
+    /// The desk writes what there is to say of the group.
+    fn report(&mut self) {
+        for job in self.town.desk.statuses(self.town.now(), self.town.at) {
+            let Job::PatchGroup { patch, .. } = job else { continue };
+            let current = patch["metadata"]["resourceVersion"].as_str() == Some(self.versions.to_string().as_str());
+            let outcome = if current {
+                json_patch::merge(&mut self.status, &patch["status"]);
+                self.regroup();
+                GroupOutcome::Is(Box::new(self.group()))
+            } else {
+                GroupOutcome::Conflict
+            };
+            let done = Done::Group("home".to_owned(), "default".to_owned(), outcome);
+            self.town.desk.done(done, self.town.now(), self.town.at);
+        }
     }
 
     /// A new leader with fresh lists; what the last one sent is still on its way.
@@ -179,11 +228,12 @@ impl World {
             Event::Label(n) if self.exists(n) => {
                 self.user(n, |api, name| api.edit(name, json!({"metadata": {"labels": {"x": "y"}}})));
             }
-            Event::EditPool(pool) => {
-                self.pool = pool;
-                let group = self.group();
-                self.news.push_back(News::Group(Change::Here(Box::new(group))));
+            Event::EditGroup(form) => {
+                self.generation += u64::from(self.form != form);
+                self.form = form;
+                self.regroup();
             }
+            Event::Report => self.report(),
             Event::Hear(some) => self.hear(some),
             Event::Relist => self.relist(),
             Event::Send(some) => self.send(some),

@@ -87,6 +87,68 @@ fn an_address_of_a_further_range_that_is_under_way_meets_the_fence_whatever_beca
     assert!(matches!(town.carry_out(&late), Outcome::Conflict), "somebody else may get 10.0.1.8 now");
 }
 
+/// Three ranges that every node has.
+fn three_ranges(version: u64, generation: u64, multi_pool: bool, observed: Value) -> GroupObject {
+    let pools = ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"].map(|pool| json!({"pool": pool, "subnet": "10.0.0.0/8"}));
+    let spec = json!({"remote": {"v4pools": pools, "multiPool": multi_pool}});
+    let valid = json!({
+        "type": "Valid", "status": "True", "reason": "Parsed", "message": "", "observedGeneration": observed,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let status = json!({"allocatedIPv4": 0, "allocatedIPv6": 0, "conditions": [valid]});
+    group_of_generation("default", (version, generation), spec, status)
+}
+
+#[test]
+fn ten_thousand_content_services_of_a_group_of_three_ranges_cost_no_touch() {
+    let mut last = Town::new(vec![three_ranges(1, 1, false, json!(1))], Api::default());
+    (0..10_000).for_each(|n| last.create(&format!("s{n:04}")));
+    last.settle();
+    let town = last.succeeded(vec![three_ranges(1, 1, false, json!(1))]);
+    assert!(town.desk.is_deciding(), "nothing that is under way can change any of them");
+}
+
+/// What the group's status says of its generation, in the last write of it.
+fn observed(town: &mut Town) -> Option<Value> {
+    let jobs = town.desk.statuses(town.now(), town.at).into_iter();
+    let patches = jobs.filter_map(|job| match job {
+        Job::PatchGroup { patch, .. } => Some(patch["status"]["conditions"][0]["observedGeneration"].clone()),
+        _ => None,
+    });
+    patches.last()
+}
+
+#[test]
+fn an_address_of_a_further_range_that_is_under_way_meets_the_fence_in_a_group_that_is_settled() {
+    let mut last = Town::new(vec![three_ranges(1, 1, false, json!(1))], Api::default());
+    last.create("a");
+    last.settle();
+    assert_eq!(last.api.addresses("a").len(), 1);
+    let on = || three_ranges(2, 2, true, json!(2));
+    last.hear(News::Group(Change::Here(Box::new(on()))));
+    let late = last.job().unwrap();
+    assert_eq!(given(&late).unwrap().len(), 3);
+    let mut town = last.succeeded(vec![on()]);
+    town.settle();
+    assert!(matches!(town.carry_out(&late), Outcome::Conflict), "somebody else may have got 10.2.0.0 meanwhile");
+}
+
+#[test]
+fn a_group_is_settled_only_when_no_write_of_an_earlier_form_is_under_way() {
+    let mut last = Town::new(vec![three_ranges(1, 1, false, json!(1))], Api::default());
+    last.create("a");
+    last.settle();
+    last.hear(News::Group(Change::Here(Box::new(three_ranges(2, 2, true, json!(1))))));
+    let late = last.job().unwrap();
+    last.done(&late, UNKNOWN());
+    last.hear(News::Group(Change::Here(Box::new(three_ranges(3, 3, false, json!(1))))));
+    assert_eq!(observed(&mut last), Some(Value::Null), "10.2.0.0 may be on its way to a, by the second form");
+    let mut town = last.succeeded(vec![three_ranges(4, 3, false, Value::Null)]);
+    town.settle();
+    assert!(matches!(town.carry_out(&late), Outcome::Conflict));
+    assert_eq!(observed(&mut town), Some(json!(3)), "now nothing of an earlier form is left");
+}
+
 #[test]
 fn a_touch_that_conflicts_is_read_and_touched_again() {
     let mut api = Api::default();
