@@ -154,11 +154,23 @@ pub fn whole_seconds(from: Moment, to: Moment) -> u32 {
 /// take the address.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Steps that were decided this long ago, as they may still be done, and those that may not: a process that was held up
-/// must not give a lifetime that ends later than it was to end.
-pub fn in_time(steps: Vec<Step>, late: Duration) -> (Vec<Step>, Vec<Step>) {
+/// Steps as they may still be done at some time after they were decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InTime {
+    /// These may be done.
+    pub steps: Vec<Step>,
+    /// These may not: the time for which the address was to be held is over.
+    pub over: Vec<Step>,
+    /// From when on the lifetimes of `steps` count.
+    pub counted_from: Moment,
+}
+
+/// What may still be done now of steps whose lifetimes count from `decided`: a process that was held up must not give a
+/// lifetime that ends later than it was to end.
+pub fn in_time(steps: Vec<Step>, decided: Moment, now: Moment) -> InTime {
+    let late = now.since(decided);
     if late <= GRACE {
-        return (steps, Vec::new());
+        return InTime { steps, over: Vec::new(), counted_from: decided };
     }
     let lost = u32::try_from(late.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
     let shortened = steps.into_iter().map(|mut step| {
@@ -167,7 +179,37 @@ pub fn in_time(steps: Vec<Step>, late: Duration) -> (Vec<Step>, Vec<Step>) {
         }
         step
     });
-    shortened.partition(|step| !matches!(step, Step::PutAddr { valid: Some(0), .. }))
+    let (steps, over) = shortened.partition(|step| !matches!(step, Step::PutAddr { valid: Some(0), .. }));
+    InTime { steps, over, counted_from: decided + Duration::from_secs(lost.into()) }
+}
+
+/// What makes good that steps were done late, because the kernel was busy with something else: it counts a lifetime from when
+/// it comes to give it. These are the addresses that it holds by them, to be put once more for the time that is left; those of
+/// `over` are to be taken off.
+///
+/// Nothing, if they were done in time.
+pub fn done_late<'a>(done: impl IntoIterator<Item = &'a Step>, counted_from: Moment, now: Moment) -> Option<InTime> {
+    let ending = done.into_iter().filter(|step| matches!(step, Step::PutAddr { valid: Some(_), .. }));
+    let again = ending.cloned().map(|mut step| {
+        if let Step::PutAddr { refresh, .. } = &mut step {
+            *refresh = true;
+        }
+        step
+    });
+    let again: Vec<_> = again.collect();
+    (!again.is_empty() && now.since(counted_from) > GRACE).then(|| in_time(again, counted_from, now))
+}
+
+impl Step {
+    /// The step that takes off what this one has put.
+    pub fn undo(&self, why: Why) -> Option<Step> {
+        match self {
+            Step::PutAddr { link, addr, prefix, .. } => {
+                Some(Step::DropAddr { link: *link, addr: *addr, prefix: *prefix, why })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What a plan must know beside wish and kernel.

@@ -84,11 +84,40 @@ fn b22_a_lifetime_ends_when_it_was_to_end_however_late_it_is_given() {
     };
     let drop = Step::DropAddr { link: 2, addr: ip("192.168.1.101"), prefix: 24, why: Why::LostElection };
     let steps = || vec![put(Some(7)), put(Some(2)), put(None), drop.clone()];
-    let late = |millis| in_time(steps(), Duration::from_millis(millis));
-    assert_eq!(late(100), (steps(), vec![]), "within the margin that the election leaves");
-    assert_eq!(late(700), (vec![put(Some(6)), put(Some(1)), put(None), drop.clone()], vec![]));
-    assert_eq!(late(1001), (vec![put(Some(5)), put(None), drop.clone()], vec![put(Some(0))]));
-    assert_eq!(late(60_000), (vec![put(None), drop.clone()], vec![put(Some(0)), put(Some(0))]));
+    let at = |millis| Moment(Duration::from_millis(millis));
+    let late = |millis: u64| {
+        let InTime { steps, over, counted_from } = in_time(steps(), at(10_000), at(10_000 + millis));
+        (steps, over, counted_from)
+    };
+    assert_eq!(late(100), (steps(), vec![], at(10_000)), "within the margin that the election leaves");
+    assert_eq!(late(700), (vec![put(Some(6)), put(Some(1)), put(None), drop.clone()], vec![], at(11_000)));
+    assert_eq!(late(1001), (vec![put(Some(5)), put(None), drop.clone()], vec![put(Some(0))], at(12_000)));
+    assert_eq!(late(60_000), (vec![put(None), drop.clone()], vec![put(Some(0)), put(Some(0))], at(70_000)));
+}
+
+#[test]
+fn b22_what_the_kernel_did_late_is_shortened_or_taken_back() {
+    let put = |addr: &str, valid: Option<u32>, refresh| Step::PutAddr {
+        link: 2,
+        addr: ip(addr),
+        prefix: 24,
+        no_prefix_route: true,
+        no_dad: false,
+        valid,
+        preferred: valid.unwrap_or(0),
+        refresh,
+    };
+    let at = |millis| Moment(Duration::from_millis(millis));
+    let done =
+        [put("192.168.1.100", Some(7), false), put("192.168.1.101", Some(2), false), put("192.168.1.102", None, false)];
+    assert_eq!(done_late(&done, at(0), at(500)), None, "in time");
+    assert_eq!(done_late(&done[2..], at(0), at(9_000)), None, "what does not end cannot end late");
+    let late = done_late(&done, at(0), at(2_500)).unwrap();
+    assert_eq!(late.steps, [put("192.168.1.100", Some(4), true)]);
+    let off = Step::DropAddr { link: 2, addr: ip("192.168.1.101"), prefix: 24, why: Why::Fenced };
+    assert_eq!(late.over.iter().filter_map(|step| step.undo(Why::Fenced)).collect::<Vec<_>>(), [off]);
+    assert_eq!(done_late(&late.steps, late.counted_from, at(3_400)), None, "it ends at seven, as was decided");
+    assert_eq!(done_late(&late.steps, late.counted_from, at(7_400)).unwrap().over.len(), 1, "late a second time");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use purelb_core::links::{LinkNews, Links};
 use purelb_core::model::ModelKernel;
-use purelb_core::plan::{Step, in_time};
+use purelb_core::plan::{InTime, Step, in_time};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
@@ -173,7 +173,7 @@ impl Shared {
         }
         match order {
             Order::Apply { steps, decided } => {
-                let (steps, over) = in_time(steps, self.clock.now().since(decided));
+                let InTime { steps, over, .. } = in_time(steps, decided, self.clock.now());
                 let mut applied: Vec<_> = steps.into_iter().map(|step| inside.apply(step, self.clock)).collect();
                 applied.extend(over.into_iter().map(|step| (step, Err(StepError::TooLate))));
                 drop(listener.send(KernelNews::Applied(applied)));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use purelb_core::links::{DefaultRoute, LinkNews};
 use purelb_core::moment::Moment;
-use purelb_core::plan::{Step, in_time};
+use purelb_core::plan::{InTime, Step, Why, done_late, in_time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::message::Message;
@@ -17,6 +17,7 @@ use super::numbers::{
     RTM_DELADDR, RTM_DELLINK, RTM_DELNEXTHOP, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEXTHOP, RTM_NEWROUTE,
 };
 use super::socket::{Asking, Heard, Listening};
+use super::steps::Outcome;
 use super::{KernelNews, News, Order, StepError, dump, read, steps};
 use crate::agent::clock::Clock;
 
@@ -201,9 +202,7 @@ impl Running {
         while !steps.is_empty() {
             let later = steps.split_off(steps.len().min(steps::BATCH));
             self.told.clear();
-            let (batch, over) = in_time(std::mem::replace(&mut steps, later), self.clock.now().since(decided));
-            let mut outcome = steps::apply(&mut self.asking, batch);
-            outcome.results.extend(over.into_iter().map(|step| (step, Err(StepError::TooLate))));
+            let outcome = self.apply_in_time(std::mem::replace(&mut steps, later), decided);
             if outcome.doubt {
                 self.doubt = Doubt::Everything;
             }
@@ -214,6 +213,29 @@ impl Running {
             self.show_quiet_ones(&outcome.results);
             let _ = self.news.send(KernelNews::Applied(outcome.results));
         }
+    }
+
+    /// Does steps for no longer than they were decided for. The clock is looked at before and after: a kernel that is busy
+    /// with something else, such as the end of thousands of interfaces, takes a request up seconds after it was sent, and
+    /// counts the lifetime from then.
+    fn apply_in_time(&mut self, steps: Vec<Step>, decided: Moment) -> Outcome {
+        let InTime { steps, over, mut counted_from } = in_time(steps, decided, self.clock.now());
+        let mut outcome = steps::apply(&mut self.asking, steps);
+        outcome.results.extend(over.into_iter().map(|step| (step, Err(StepError::TooLate))));
+        while let Some(late) = done_late(outcome.done(), counted_from, self.clock.now()) {
+            counted_from = late.counted_from;
+            self.shorten(late, &mut outcome);
+        }
+        outcome
+    }
+
+    /// Gives the addresses that the kernel holds by steps done late the time that is left, or takes them off.
+    fn shorten(&mut self, late: InTime, outcome: &mut Outcome) {
+        let off: Vec<_> = late.over.iter().filter_map(|step| step.undo(Why::Fenced)).collect();
+        tracing::warn!(shortened = late.steps.len(), withdrawn = off.len(), "the kernel did what it was told too late");
+        // What must go goes first: this may have to wait for the kernel too.
+        let again = steps::apply(&mut self.asking, off.into_iter().chain(late.steps).collect());
+        outcome.correct(again);
     }
 
     /// The kernel tells of a new IPv6 address only when it knows that nobody else has it, which is later than it says

@@ -57,6 +57,41 @@ pub(super) struct Outcome {
     pub(super) doubt: bool,
 }
 
+impl Outcome {
+    /// The steps that were done.
+    pub(super) fn done(&self) -> impl Iterator<Item = &Step> {
+        self.results.iter().filter(|(_, result)| result.is_ok()).map(|(step, _)| step)
+    }
+
+    /// Enters what came of steps that make good what these did late: addresses that were put for a shorter time, or taken
+    /// off again.
+    pub(super) fn correct(&mut self, again: Outcome) {
+        self.doubt |= again.doubt;
+        for (step, result) in again.results {
+            let same = |(put, done): &&mut (Step, Result<_, _>)| done.is_ok() && is_of_one_address(put, &step);
+            let Some((put, done)) = self.results.iter_mut().find(same) else { continue };
+            // Whether or not it could be taken off, it is not to be held.
+            *done = if matches!(step, Step::DropAddr { .. }) { Err(StepError::TooLate) } else { result };
+            if let (Step::PutAddr { valid, preferred, .. }, Step::PutAddr { valid: left, preferred: less, .. }) =
+                (put, step)
+            {
+                (*valid, *preferred) = (left, less);
+            }
+        }
+    }
+}
+
+fn is_of_one_address(put: &Step, other: &Step) -> bool {
+    match (put, other) {
+        (
+            Step::PutAddr { link, addr, prefix, .. },
+            Step::PutAddr { link: on, addr: other, prefix: length, .. }
+            | Step::DropAddr { link: on, addr: other, prefix: length, .. },
+        ) => (link, addr, prefix) == (on, other, length),
+        _ => false,
+    }
+}
+
 /// So many steps go to the kernel with one call; what they make the kernel say fits the buffers many times over.
 pub(super) const BATCH: usize = 64;
 
