@@ -96,6 +96,9 @@ pub fn place(addr: IpAddr, origin: Origin<'_>, before: Option<u8>, around: &Surr
     if let Some((link, prefix)) = around.serving.spot(addr) {
         return on_nic(addr, link, prefix);
     }
+    if let Some(net) = around.serving.withheld(addr) {
+        return Spot::Nowhere(Reason::SubnetUnavailable { addr, net });
+    }
     match virtual_prefix(addr, origin, before) {
         Ok(prefix) => captured(addr, prefix, around).map_or(Spot::Virtual { prefix }, Spot::Nowhere),
         Err(reason) => Spot::Nowhere(reason),

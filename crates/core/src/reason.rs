@@ -498,6 +498,19 @@ pub enum Reason {
         group: String,
     },
 
+    /// An address in a subnet of this node that it cannot serve at the moment.
+    #[error(
+        "{addr} is in {net}, a subnet of this node that it cannot serve now: its interface is down or has no carrier, or \
+         there is no default route that says which interface serves it; restore it, or name the interface in \
+         localInterface of the LBNodeAgent"
+    )]
+    SubnetUnavailable {
+        /// The address.
+        addr: IpAddr,
+        /// The subnet.
+        net: IpNet,
+    },
+
     /// An aggregate whose route would swallow traffic to somebody else.
     #[error(
         "{addr} is not announced: the route to {net} that comes with it would capture traffic to {what}; write a longer \

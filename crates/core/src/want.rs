@@ -124,6 +124,8 @@ pub struct State {
 #[derive(Default)]
 struct Around {
     stale: bool,
+    /// It was looked at once.
+    known: bool,
     serving: Serving,
     guarded: BTreeMap<IpAddr, Guard>,
     node_subnets: BTreeSet<IpNet>,

@@ -34,7 +34,7 @@ impl LinkChoice {
         Ok(Self { pattern, interfaces, virtual_interface })
     }
 
-    /// The chosen interfaces, best first, each with the family it is limited to.
+    /// The chosen interfaces, usable or not, best first, each with the family it is limited to.
     fn links<'a>(&'a self, links: &'a Links) -> Vec<(u32, &'a Link, Option<Family>)> {
         let mut chosen = match &self.pattern {
             Some(pattern) => self.matching(pattern, links),
@@ -44,8 +44,18 @@ impl LinkChoice {
             let (index, link) = links.named(name)?;
             Some((index, link, None))
         }));
-        chosen.retain(|(_, link, _)| link.name != self.virtual_interface && link.up && link.carrier);
+        chosen.retain(|(_, link, _)| link.name != self.virtual_interface);
         chosen
+    }
+
+    /// The NICs of which nobody can tell whether they are chosen, each with the family: the default route chooses, and there
+    /// is none.
+    fn unsure<'a>(&'a self, links: &'a Links) -> Vec<(u32, &'a Link, Option<Family>)> {
+        let lost = [Family::V4, Family::V6].into_iter().filter(|family| default_link(links, *family).is_none());
+        let lost = lost.filter(|_| self.pattern.is_none());
+        let nics = links.by_index.iter().filter(|(_, link)| link.kind == LinkKind::Other);
+        let nics: Vec<_> = nics.filter(|(_, link)| link.name != self.virtual_interface).collect();
+        lost.flat_map(|family| nics.iter().map(move |(index, link)| (**index, *link, Some(family)))).collect()
     }
 
     fn matching<'a>(&self, pattern: &Regex, links: &'a Links) -> Vec<(u32, &'a Link, Option<Family>)> {
@@ -70,6 +80,9 @@ fn default_link(links: &Links, family: Family) -> Option<(u32, &Link, Option<Fam
 pub struct Serving {
     /// By interface in order of preference; inside one, in the kernel's order.
     served: Vec<Served>,
+    /// Subnets of interfaces that are, or may be, the chosen ones and cannot serve now. Their addresses are local ones, of
+    /// other nodes for the time being.
+    withheld: BTreeSet<IpNet>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,15 +93,43 @@ struct Served {
 
 impl Serving {
     /// What the chosen interfaces serve by the addresses that are not ours.
-    pub fn resolve(links: &Links, choice: &LinkChoice, is_ours: impl Fn(u32, &HeldAddr) -> bool) -> Self {
-        let mut served = Vec::new();
-        for (index, link, only) in choice.links(links) {
+    ///
+    /// Where the default route chooses and is lost, what was served before still is, for as long as its interface is usable: a
+    /// route that is gone for a moment says nothing about the subnet.
+    pub fn resolve(
+        links: &Links,
+        choice: &LinkChoice,
+        before: &BTreeSet<IpNet>,
+        is_ours: impl Fn(u32, &HeldAddr) -> bool,
+    ) -> Self {
+        let mut serving = Self::default();
+        let nets = |index: u32, link: &Link, only: Option<Family>| -> Vec<IpNet> {
             let theirs = link.addrs.iter().filter(|held| only.is_none_or(|family| Family::of(held.addr) == family));
             let theirs = theirs.filter(|held| makes_subnet(held) && !is_ours(index, held));
-            let nets = theirs.filter_map(|held| IpNet::new(held.addr, held.prefix).ok());
-            served.extend(nets.map(|net| Served { link: index, net: net.trunc() }));
+            theirs.filter_map(|held| IpNet::new(held.addr, held.prefix).ok()).map(|net| net.trunc()).collect()
+        };
+        for (index, link, only) in choice.links(links) {
+            nets(index, link, only).into_iter().for_each(|net| serving.enter(index, net, link.up && link.carrier));
         }
-        Self { served }
+        for (index, link, only) in choice.unsure(links) {
+            for net in nets(index, link, only).into_iter().filter(|net| !serving.serves(index, net)).collect::<Vec<_>>()
+            {
+                serving.enter(index, net, link.up && link.carrier && before.contains(&net));
+            }
+        }
+        serving
+    }
+
+    fn enter(&mut self, link: u32, net: IpNet, usable: bool) {
+        if usable {
+            self.served.push(Served { link, net });
+        } else {
+            self.withheld.insert(net);
+        }
+    }
+
+    fn serves(&self, link: u32, net: &IpNet) -> bool {
+        self.served.contains(&Served { link, net: *net })
     }
 
     /// Every subnet once, for the lease.
@@ -102,6 +143,11 @@ impl Serving {
         // Of several subnets of one interface the last in the kernel's order counts, as it always did.
         let last = self.served.iter().rfind(|served| served.link == link && served.net.contains(&addr))?;
         Some((link, last.net.prefix_len()))
+    }
+
+    /// The subnet of this node that an address lies in and that cannot be served now.
+    pub fn withheld(&self, addr: IpAddr) -> Option<IpNet> {
+        self.withheld.iter().find(|net| net.contains(&addr)).copied()
     }
 }
 

@@ -50,7 +50,14 @@ fn route(family: Family, metric: u32, link: u32) -> DefaultRoute {
 }
 
 fn serving(links: &Links, config: &AgentConfig) -> Serving {
-    Serving::resolve(links, &LinkChoice::new(config).unwrap(), |_, held| held.protocol == crate::links::OUR_PROTOCOL)
+    serving_after(links, config, "")
+}
+
+/// The same on a node that served these subnets before.
+fn serving_after(links: &Links, config: &AgentConfig, before: &str) -> Serving {
+    let before = before.split_whitespace().map(|net| net.parse().unwrap()).collect();
+    let is_ours = |_, held: &HeldAddr| held.protocol == crate::links::OUR_PROTOCOL;
+    Serving::resolve(links, &LinkChoice::new(config).unwrap(), &before, is_ours)
 }
 
 fn subnets(links: &Links, config: &AgentConfig) -> Vec<String> {
@@ -133,6 +140,21 @@ fn b20_each_family_is_served_by_the_interface_of_its_own_default_route() {
 }
 
 #[test]
+fn a_default_route_that_is_lost_leaves_the_interface_that_it_chose_in_service() {
+    let eth0 = link("eth0", LinkKind::Other, &["192.168.1.10/24", "fd00:1::10/64"]);
+    let mut all = links(vec![eth0, link("eth1", LinkKind::Other, &["192.168.2.10/24"])]);
+    all.default_routes = vec![route(Family::V6, 0, 1)];
+    let found = serving_after(&all, &config("default", &[]), "192.168.1.0/24 10.0.0.0/8");
+    let subnets: Vec<_> = found.subnets().iter().map(ToString::to_string).collect();
+    assert_eq!(subnets, ["192.168.1.0/24", "fd00:1::/64"]);
+    assert_eq!(found.withheld(ip("192.168.2.9")), Some("192.168.2.0/24".parse().unwrap()), "it may have been this one");
+    all.default_routes.push(route(Family::V4, 0, 2));
+    let found = serving_after(&all, &config("default", &[]), "192.168.1.0/24");
+    assert_eq!(found.spot(ip("192.168.1.9")), None, "the default route chose another one");
+    assert_eq!((found.withheld(ip("192.168.1.9")), found.withheld(ip("192.168.2.9"))), (None, None));
+}
+
+#[test]
 fn b25_the_lowest_metric_wins_then_the_name_and_several_next_hops_are_no_trouble() {
     let mut all = links(vec![
         link("eth1", LinkKind::Other, &["10.1.0.1/24"]),
@@ -153,6 +175,8 @@ fn an_interface_without_carrier_or_switched_off_serves_nothing() {
     let eth0 = all.by_index.get_mut(&1).unwrap();
     (eth0.carrier, eth0.up) = (true, false);
     assert!(subnets(&all, &config("eth0", &[])).is_empty());
+    let held_back = serving_after(&all, &config("default", &[]), "10.1.0.0/24");
+    assert_eq!((held_back.spot(ip("10.1.0.9")), held_back.withheld(ip("10.1.0.9")).is_some()), (None, true));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::group::Group;
 use crate::links::{Link, LinkKind};
 use crate::moment::Moment;
-use crate::place::{Guard, LinkChoice, Origins};
+use crate::place::{Guard, LinkChoice, Origins, Serving};
 use crate::plan::IPVS_LINK;
 use crate::pool::ServiceKey;
 use crate::reason::Reason;
@@ -24,6 +24,10 @@ impl State {
             Setup::Unknown => return Ok(()),
             Setup::None | Setup::Deselected => (None, None),
         };
+        if self.setup != Setup::Unknown {
+            // What other interfaces served before says nothing about these.
+            self.around.serving = Serving::default();
+        }
         self.setup = setup;
         let name = self.config.as_ref().map(|config| config.virtual_interface.as_str().into());
         self.name_virtual_link(name);

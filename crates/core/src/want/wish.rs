@@ -5,8 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
+use crate::addr::Family;
 use crate::agent::{AddressOptions, AgentConfig, Garp};
-use crate::links::{Link, LinkKind};
+use crate::links::{Link, LinkKind, Links};
 use crate::moment::Moment;
 use crate::place::{Guard, Origin, Serving, Spot, Surroundings, place};
 use crate::plan::{IPVS_LINK, Lifetime, WantedAddr, Why};
@@ -84,15 +87,24 @@ impl State {
             return;
         }
         let Some(links) = &self.sight.links else { return };
-        let resolve = |choice| Serving::resolve(links, choice, |link, held| self.is_ours(link, held));
+        let before = self.served_before();
+        let resolve = |choice| Serving::resolve(links, choice, &before, |link, held| self.is_ours(link, held));
         let serving = self.choice.as_ref().map(resolve).unwrap_or_default();
         let guarded = self.guarded_addresses();
         let node_subnets = self.members.subnets().collect();
-        let around = Around { stale: false, serving, guarded, node_subnets };
+        let around = Around { stale: false, known: true, serving, guarded, node_subnets };
         let same = (&around.serving, &around.guarded, &around.node_subnets)
             == (&self.around.serving, &self.around.guarded, &self.around.node_subnets);
         self.around = around;
         self.work.all |= !same;
+    }
+
+    /// The subnets this node served until now; at first those that its predecessor said in the lease.
+    fn served_before(&self) -> BTreeSet<IpNet> {
+        if self.around.known {
+            return self.around.serving.subnets();
+        }
+        self.members.lease(&self.me).map(|own| own.subnets.clone()).unwrap_or_default()
     }
 
     /// What must not be announced: as told, the gateways, and this node's own addresses.
@@ -102,7 +114,8 @@ impl State {
         guarded.retain(|addr, guard| guard.forbids() || !self.by_addr.contains_key(addr));
         let Some(links) = &self.sight.links else { return guarded };
         // Who is a gateway or a Node beside something else must not be announced all the same.
-        for gateway in links.default_routes.iter().filter_map(|route| route.gateway) {
+        let gateways = links.default_routes.iter().filter_map(|route| route.gateway);
+        for gateway in gateways.chain(self.lost_gateways(links)) {
             let known = guarded.entry(gateway).or_insert(Guard::Gateway);
             *known = if known.forbids() { *known } else { Guard::Gateway };
         }
@@ -115,6 +128,13 @@ impl State {
             }
         }
         guarded
+    }
+
+    /// The gateways of a family whose default routes are all gone: they are still somebody else's addresses.
+    fn lost_gateways(&self, links: &Links) -> impl Iterator<Item = IpAddr> {
+        let known = self.around.guarded.iter().filter(|(_, guard)| **guard == Guard::Gateway).map(|(addr, _)| *addr);
+        let has_route = |addr: IpAddr| links.default_routes.iter().any(|route| route.family == Family::of(addr));
+        known.filter(move |addr| !has_route(*addr))
     }
 
     /// Whether a Service's address is also where no neighbour can ask for it: somebody else serves it there too, such as
@@ -339,7 +359,9 @@ impl State {
             Some(Verdict::Elsewhere { .. } | Verdict::Waiting { .. }) => Why::LostElection,
             Some(Verdict::NoWinner) => Why::NoEligibleNodes,
             Some(Verdict::NoEndpoints) => Why::NoEndpoints,
-            Some(Verdict::Nowhere(Reason::NoLocalSubnet { .. })) => Why::NoLocalInterface,
+            Some(Verdict::Nowhere(Reason::NoLocalSubnet { .. } | Reason::SubnetUnavailable { .. })) => {
+                Why::NoLocalInterface
+            }
             Some(Verdict::Nowhere(_)) => Why::Refused,
             Some(Verdict::Fenced) => Why::Fenced,
             Some(Verdict::NoConfig) => Why::NoConfig,

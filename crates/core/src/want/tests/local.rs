@@ -558,3 +558,48 @@ fn b26_a_service_that_has_no_local_address_any_more_keeps_its_policy() {
     node.serve(AgentService { addrs: vec![ip("10.9.0.1")], ..both });
     assert_eq!(node.state.policy("test/web"), None);
 }
+
+/// An automatic group, or a remote one, with an address in the node's own subnet.
+fn at_home(placement: Placement) -> Group {
+    group("near", placement, vec![entry("192.168.1.0/24", "192.168.1.0/24", "/32")])
+}
+
+#[test]
+fn an_address_in_a_subnet_of_the_node_stays_on_its_nic_when_the_default_route_is_lost() {
+    for placement in [Placement::Auto, Placement::Remote, Placement::Local] {
+        let mut node = Node::up();
+        node.tell(Fact::Groups(vec![at_home(placement)]));
+        node.serve(svc("web", &["192.168.1.100"]));
+        node.serve(svc("gateway", &["192.168.1.1"]));
+        assert_eq!(node.on("eth0"), nic_and(&["192.168.1.100/24"]));
+        let subnets = node.state.lease_wish().subnets;
+        node.hear(vec![LinkNews::DefaultRoutes(Vec::new())]);
+        node.rest();
+        assert_eq!((node.on("eth0"), node.on("kube-lb0")), (nic_and(&["192.168.1.100/24"]), vec![]), "{placement:?}");
+        assert_eq!(node.state.lease_wish().subnets, subnets, "{placement:?}");
+        let verdict = node.state.verdict(ip("192.168.1.1"));
+        assert!(matches!(verdict, Some(Verdict::Nowhere(Reason::AddressReserved { .. }))), "{verdict:?}");
+    }
+}
+
+#[test]
+fn an_agent_that_starts_without_a_default_route_goes_on_with_what_its_lease_says() {
+    let mut links = fresh_links();
+    links.default_routes.clear();
+    for said in [true, false] {
+        let mut node = Node::starting(ModelKernel::new(links.clone()));
+        node.tell(Fact::Setup(Setup::Config(config())));
+        node.tell(Fact::Groups(vec![at_home(Placement::Auto)]));
+        let subnets = said.then(|| "192.168.1.0/24".parse().unwrap()).into_iter().collect();
+        let own = node.lease("node-a", &subnets, None);
+        node.tell(Fact::Leases(vec![own]));
+        node.tell(Fact::Synced(true));
+        node.rest();
+        node.renew();
+        node.serve(svc("web", &["192.168.1.100"]));
+        node.pass(LEASE);
+        node.renew();
+        let expected = if said { nic_and(&["192.168.1.100/24"]) } else { nic_and(&[]) };
+        assert_eq!((node.on("eth0"), node.on("kube-lb0")), (expected, vec![]), "a lease that lists it: {said}");
+    }
+}

@@ -53,7 +53,8 @@ pub(super) fn failed(me: &str, addr: IpAddr, link: &str, problem: &str) -> Notic
 
 /// An address must not be announced. That other nodes announce it is no trouble, and is not told.
 pub(super) fn refused(reason: &Reason) -> Option<Notice> {
-    (!matches!(reason, Reason::NoLocalSubnet { .. })).then(|| warning(reason.name(), reason.to_string()))
+    (!matches!(reason, Reason::NoLocalSubnet { .. } | Reason::SubnetUnavailable { .. }))
+        .then(|| warning(reason.name(), reason.to_string()))
 }
 
 /// An LBNodeAgent does not count although its author may think so.
