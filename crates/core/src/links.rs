@@ -9,6 +9,10 @@ use crate::moment::Moment;
 /// The `IFA_PROTO` value that marks an address as ours, on kernels that keep it (5.18 and later).
 pub const OUR_PROTOCOL: u8 = 0x7c;
 
+/// On kernels that keep no such value, addresses that are to stay for ever get this lifetime in seconds, a hundred years.
+/// Nobody else gives it, so that it is as good as a mark.
+pub const OUR_LIFETIME: u32 = 100 * 365 * 24 * 3600;
+
 /// Everything the kernel shows that decisions depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Links {
@@ -157,6 +161,16 @@ impl HeldAddr {
     /// Whether the kernel would call this the same address.
     pub fn is(&self, addr: IpAddr, prefix: u8) -> bool {
         self.addr == addr && (addr.is_ipv6() || self.prefix == prefix)
+    }
+
+    /// Whether it carries our mark.
+    pub fn is_marked(&self) -> bool {
+        self.protocol == OUR_PROTOCOL || self.protocol == 0 && self.has_our_lifetime()
+    }
+
+    /// Whether its lifetime is one that only we give, however much of it has passed.
+    pub fn has_our_lifetime(&self) -> bool {
+        self.valid_until.is_some_and(|until| until.0.as_secs() > u64::from(OUR_LIFETIME) / 2)
     }
 
     /// Whether the kernel puts it on every interface by itself.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::Garp;
-use crate::links::{HeldAddr, Link, LinkKind, Links, OUR_PROTOCOL};
+use crate::links::{HeldAddr, Link, LinkKind, Links, OUR_LIFETIME};
 use crate::moment::Moment;
 
 pub(crate) use planner::{Planner, Shown};
@@ -244,18 +244,24 @@ pub fn plan(desired: &Desired, links: &Links, now: Moment, own: Ownership<'_>) -
 /// At the start, before the API server answers: addresses of our own on virtual interfaces become permanent, so that
 /// the lifetime a predecessor left them does not end. Nothing else is touched.
 pub fn adopt(links: &Links) -> Vec<Step> {
-    left_behind(links).map(|(link, held)| refreshed(link, held, None)).collect()
+    let lasting = lasting(links.keeps_protocol());
+    let ending = left_behind(links).filter(|(_, held)| lasting.is_none() || !held.has_our_lifetime());
+    ending.map(|(link, held)| refreshed(link, held, lasting)).collect()
 }
 
-/// Addresses to which a predecessor gave the time until its successor comes: those with our mark. Where the kernel keeps
-/// no marks, those on the interface that is ours by default, on which nobody else gives lifetimes; of one with another
-/// name nothing is known before the API server answers.
+/// The lifetime of what is to stay for ever: none, or one that is our mark where the kernel keeps no other.
+pub(crate) fn lasting(marks: bool) -> Option<u32> {
+    (!marks).then_some(OUR_LIFETIME)
+}
+
+/// Addresses with a lifetime that a predecessor left: those with our mark. Where the kernel keeps no marks, also those on the
+/// interface that is ours by default, on which nobody else gives lifetimes.
 pub fn left_behind(links: &Links) -> impl Iterator<Item = (u32, &HeldAddr)> {
     let marks = links.keeps_protocol();
     let virtuals = links.by_index.iter().filter(|(_, link)| link.is_virtual());
     virtuals.flat_map(move |(index, link)| {
         let unmarked = !marks && link.name == VIRTUAL_LINK;
-        let ours = link.addrs.iter().filter(move |held| held.protocol == OUR_PROTOCOL || unmarked);
+        let ours = link.addrs.iter().filter(move |held| held.is_marked() || unmarked);
         ours.filter(|held| held.valid_until.is_some()).map(|held| (*index, held))
     })
 }
@@ -271,11 +277,11 @@ pub fn depart(
 ) -> Vec<Step> {
     let all = links.by_index.iter().filter(|(_, link)| link.name != IPVS_LINK);
     let all = all.flat_map(|(index, link)| link.addrs.iter().map(move |held| (*index, link, held)));
-    let ours = all.filter(|(link, _, held)| held.protocol == OUR_PROTOCOL || adopted(*link, held));
+    let ours = all.filter(|(link, _, held)| held.is_marked() || adopted(*link, held));
     ours.filter_map(|(link, on, held)| match stay.filter(|_| on.is_virtual()) {
         None => Some(Step::DropAddr { link, addr: held.addr, prefix: held.prefix, why: Why::Shutdown }),
         // What ends anyway is left to end.
-        Some(_) if held.valid_until.is_some() => None,
+        Some(_) if held.valid_until.is_some() && !held.has_our_lifetime() => None,
         Some(span) => {
             let valid = whole_seconds(now, now + span);
             Some(refreshed(link, held, Some(valid)))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use purelb::agent::kernel::StepError;
-use purelb_core::links::OUR_PROTOCOL;
+use purelb_core::links::{OUR_LIFETIME, OUR_PROTOCOL};
 use purelb_core::plan::Step;
 use purelb_lab::net::{Lan, Namespace};
 use rstest::rstest;
@@ -105,6 +105,23 @@ fn an_address_whose_time_is_over_is_told_as_gone() -> Result<()> {
     assert_eq!(node.told(LB), ["10.2.0.1/32", "fd00:2::1/128"]);
     node.wait("both to go", |node| node.told(LB).is_empty())?;
     assert_eq!(node.pairs(LB)?, [""; 0]);
+    Ok(())
+}
+
+/// What kernels before 5.18 get instead of a mark.
+#[test]
+fn a_lifetime_of_a_hundred_years_is_kept_and_told() -> Result<()> {
+    let (mut node, link) = Node::with_virtual_link()?;
+    let pairs = ["10.2.0.1/32", "fd00:2::1/128"];
+    node.must(pairs.map(|pair| with_lifetime(link, pair, Some(OUR_LIFETIME), false)).to_vec())?;
+    for pair in pairs {
+        let shown = node.one(LB, pair)?;
+        let left = shown["valid_life_time"].as_u64().context("a lifetime")?;
+        assert!((u64::from(OUR_LIFETIME) - 60..=u64::from(OUR_LIFETIME)).contains(&left), "{shown}");
+        assert_eq!(shown["deprecated"], Value::Null, "{shown}");
+    }
+    let told = &node.links.by_index[&link].addrs;
+    assert_eq!(told.iter().filter(|held| held.has_our_lifetime()).count(), 2, "{told:?}");
     Ok(())
 }
 

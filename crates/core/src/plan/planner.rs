@@ -11,9 +11,9 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use crate::addr::Family;
-use crate::links::{HeldAddr, Link, Links, OUR_PROTOCOL};
+use crate::links::{HeldAddr, Link, Links, OUR_LIFETIME, OUR_PROTOCOL};
 use crate::moment::Moment;
-use crate::plan::{Desired, IPVS_LINK, Lifetime, Ownership, Step, WantedAddr, Why, whole_seconds};
+use crate::plan::{Desired, IPVS_LINK, Lifetime, Ownership, Step, WantedAddr, Why, lasting, whole_seconds};
 
 /// An address as it is shown on one interface.
 pub(crate) type Shown = (u32, HeldAddr);
@@ -167,13 +167,26 @@ impl<'a> Planner<'a> {
             Lifetime::Forever => false,
             Lifetime::Until { preferred, .. } => whole_seconds(self.now, preferred) == 0,
         };
-        unmarked || flags || held.deprecated != deprecated || ends_otherwise(held.valid_until, wanted.lifetime)
+        unmarked || flags || held.deprecated != deprecated || self.ends_otherwise(held, wanted.lifetime)
+    }
+
+    /// Whether the kernel removes an address at another time than wished. It counts in whole seconds.
+    fn ends_otherwise(&self, held: &HeldAddr, wanted: Lifetime) -> bool {
+        match (held.valid_until, wanted) {
+            (None, Lifetime::Forever) => !self.marks,
+            (Some(_), Lifetime::Forever) => self.marks || !held.has_our_lifetime(),
+            (None, Lifetime::Until { .. }) => true,
+            (Some(ends), Lifetime::Until { valid, .. }) => {
+                // What the kernel shows is rounded up while it counts down, so it may seem up to a second late.
+                valid.since(ends) >= Duration::from_secs(1) || ends.since(valid) > Duration::from_millis(1500)
+            }
+        }
     }
 
     /// The step that puts an address; none if it would end within a second.
     fn put(&self, addr: IpAddr, link: u32, wanted: &WantedAddr, refresh: bool) -> Option<Step> {
         let (valid, preferred) = match wanted.lifetime {
-            Lifetime::Forever => (None, 0),
+            Lifetime::Forever => (lasting(self.marks), OUR_LIFETIME),
             Lifetime::Until { valid, preferred } => {
                 let valid = whole_seconds(self.now, valid);
                 (Some(valid), whole_seconds(self.now, preferred).min(valid))
@@ -226,18 +239,6 @@ impl<'a> Planner<'a> {
         let net = IpNet::new(*addr, *prefix).ok()?.trunc();
         let primary = link.addrs.iter().find(|held| subnet(held) == Some(net))?;
         (addr.is_ipv4() && primary.addr == *addr).then_some((*index, net))
-    }
-}
-
-/// Whether the kernel removes an address at another time than wished. It counts in whole seconds.
-fn ends_otherwise(held: Option<Moment>, wanted: Lifetime) -> bool {
-    match (held, wanted) {
-        (None, Lifetime::Forever) => false,
-        (Some(_), Lifetime::Forever) | (None, Lifetime::Until { .. }) => true,
-        (Some(ends), Lifetime::Until { valid, .. }) => {
-            // What the kernel shows is rounded up while it counts down, so it may seem up to a second late.
-            valid.since(ends) >= Duration::from_secs(1) || ends.since(valid) > Duration::from_millis(1500)
-        }
     }
 }
 

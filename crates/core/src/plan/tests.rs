@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::*;
+use crate::links::OUR_PROTOCOL;
 use crate::model::ModelKernel;
 
 fn ip(text: &str) -> IpAddr {

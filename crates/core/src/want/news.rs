@@ -63,7 +63,7 @@ impl State {
     /// Virtual interfaces of a configuration that ended before this process began still carry our mark.
     fn adopt_former_links(&mut self) {
         let Some(links) = &self.sight.links else { return };
-        let marked = |link: &&Link| link.is_virtual() && link.addrs.iter().any(|held| held.protocol == OUR_PROTOCOL);
+        let marked = |link: &&Link| link.is_virtual() && link.addrs.iter().any(HeldAddr::is_marked);
         let names = links.by_index.values().filter(marked).map(|link| link.name.as_str());
         let former: Vec<_> =
             names.filter(|name| self.desired.virtual_link.as_deref() != Some(name)).map(Into::into).collect();

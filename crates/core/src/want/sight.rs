@@ -80,7 +80,7 @@ impl State {
             return false;
         }
         let known = || self.sight.ours.contains(&(link, held.addr, held.prefix)) || self.is_explained(on, held.addr);
-        held.protocol == OUR_PROTOCOL || held.protocol == 0 && known()
+        held.is_marked() || held.protocol == 0 && known()
     }
 
     fn is_explained(&self, on: &Link, addr: IpAddr) -> bool {

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use purelb_core::links::{Link, LinkKind, OUR_PROTOCOL};
+use purelb_core::links::{Link, LinkKind};
 use purelb_core::plan::{Step, Why};
 
 use super::clock::Clock;
@@ -29,7 +29,7 @@ pub struct Cleaned {
     /// Interfaces that were removed.
     pub links: Vec<String>,
     /// Addresses on a virtual interface that do not carry our mark, and so kept it alive. They are the operator's, or those
-    /// of an agent on a kernel before 5.18, which keeps no marks.
+    /// of an earlier release on a kernel before 5.18.
     pub kept: Vec<Found>,
     /// Whether the kernel keeps marks, so that what was kept is certainly not ours.
     pub marks: bool,
@@ -60,7 +60,7 @@ pub fn cleanup(virtual_links: &[&str]) -> io::Result<Cleaned> {
             cleaned.kept.extend(foreign(link));
         }
         // What is on an interface that goes would go with it; taken off one by one, each is in the report.
-        let marked = link.addrs.iter().filter(|held| held.protocol == OUR_PROTOCOL);
+        let marked = link.addrs.iter().filter(|held| held.is_marked());
         let drop = |addr, prefix| Step::DropAddr { link: index, addr, prefix, why: Why::Shutdown };
         wanted.extend(marked.map(|held| (drop(held.addr, held.prefix), link)));
         wanted.extend(goes.then_some((Step::DropLink { link: index }, link)));
@@ -86,7 +86,7 @@ fn ours(link: &Link, virtual_links: &[&str]) -> bool {
 /// Addresses that are neither ours nor the kernel's own link-local one.
 fn foreign(link: &Link) -> Vec<Found> {
     let kernels = |addr: IpAddr| matches!(addr, IpAddr::V6(v6) if v6.is_unicast_link_local());
-    let others = link.addrs.iter().filter(|held| held.protocol != OUR_PROTOCOL && !kernels(held.addr));
+    let others = link.addrs.iter().filter(|held| !held.is_marked() && !kernels(held.addr));
     others.map(|held| Found { link: link.name.clone(), addr: held.addr, prefix: held.prefix }).collect()
 }
 

@@ -219,17 +219,57 @@ fn whoever_leaves_takes_its_addresses_off_the_nics_first() {
     assert!(matches!(steps[..], [Step::DropAddr { addr, .. }] if addr == ip("192.168.1.100")), "{steps:?}");
 }
 
-/// A node before 5.18, on which an agent has just stopped: its virtual address waits for a successor, beside an operator's
-/// on the same interface and one with a lifetime on another.
-fn left_on_an_old_kernel() -> Node {
+/// A node before 5.18 with a virtual address.
+fn on_an_old_kernel(config: AgentConfig) -> Node {
     let mut links = fresh_links();
     links.by_index.values_mut().flat_map(|link| &mut link.addrs).for_each(|held| held.protocol = 0);
     links.by_index.insert(7, link("dummy7", LinkKind::Dummy, &[]));
     let mut kernel = ModelKernel::new(links);
     kernel.keeps_protocol = false;
     let mut node = Node::starting(kernel);
-    node.sync(Setup::Config(config()));
-    node.serve(svc("web", &["10.9.0.1"]));
+    node.sync(Setup::Config(config));
+    node.serve(svc("web", &["10.9.0.1", "fd09::1"]));
+    node
+}
+
+#[test]
+fn where_the_kernel_keeps_no_marks_what_a_killed_agent_left_goes_once_nothing_explains_it() {
+    for name in ["kube-lb0", "lb"] {
+        let config = AgentConfig { virtual_interface: name.into(), ..config() };
+        let mut node = on_an_old_kernel(config.clone());
+        node.kernel.add_addr(name, HeldAddr::plain(ip("172.16.0.1"), 32));
+        node.pass(seconds(7 * 24 * 3600));
+        assert_eq!(node.on(name), ["10.9.0.1/32", "172.16.0.1/32", "fd09::1/128"], "for ever, as far as anybody waits");
+        let mut successor = Node::starting(node.kernel.clone());
+        successor.apply(crate::plan::adopt(node.kernel.links()));
+        successor.tell(Fact::Setup(Setup::Config(config)));
+        successor.tell(Fact::Leases(Vec::new()));
+        successor.tell(Fact::Synced(true));
+        successor.rest();
+        assert_eq!(successor.on(name), ["172.16.0.1/32"], "Service and group were deleted meanwhile");
+    }
+}
+
+#[test]
+fn what_an_earlier_release_left_on_an_old_kernel_gets_the_lifetime_that_is_our_mark() {
+    let mut node = on_an_old_kernel(config());
+    for addr in ["10.9.0.1", "fd09::1"] {
+        let held = node.held("kube-lb0", addr);
+        assert!(held.has_our_lifetime() && !held.deprecated, "{held:?}");
+        node.kernel.add_addr("kube-lb0", HeldAddr { valid_until: None, ..held });
+    }
+    node.tell(Fact::Kernel(node.kernel.links().clone()));
+    node.rest();
+    assert!(node.held("kube-lb0", "10.9.0.1").is_marked() && node.held("kube-lb0", "fd09::1").is_marked());
+    let steps = node.history.len();
+    node.pass(seconds(3600));
+    assert_eq!(node.history.len(), steps, "once");
+}
+
+/// A node before 5.18, on which an agent has just stopped: its virtual address waits for a successor, beside an operator's
+/// on the same interface and one with a lifetime on another.
+fn left_on_an_old_kernel() -> Node {
+    let mut node = on_an_old_kernel(config());
     node.state.leave(Leaving::Stay(seconds(60)));
     node.rest();
     node.kernel.add_addr("kube-lb0", HeldAddr::plain(ip("172.16.0.1"), 32));
@@ -245,7 +285,10 @@ fn left_on_an_old_kernel() -> Node {
 fn where_the_kernel_keeps_no_marks_a_successor_that_finds_no_api_server_keeps_what_waits_for_it() {
     let mut node = left_on_an_old_kernel();
     node.pass(seconds(600));
-    assert_eq!((node.on("kube-lb0"), node.on("dummy7")), (vec!["10.9.0.1/32".into(), "172.16.0.1/32".into()], vec![]));
+    assert_eq!(
+        (node.on("kube-lb0"), node.on("dummy7")),
+        (vec!["10.9.0.1/32".into(), "172.16.0.1/32".into(), "fd09::1/128".into()], vec![])
+    );
     // Stopped before anybody answered, it takes back what it did.
     node.state.leave(Leaving::Stay(seconds(60)));
     node.rest();

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use purelb_api::read;
-use purelb_core::links::{LinkNews, Links, OUR_PROTOCOL};
+use purelb_core::links::{HeldAddr, LinkNews, Links};
 use purelb_core::moment::Moment;
 use purelb_core::place::Guard;
-use purelb_core::plan::{Step, adopt};
+use purelb_core::plan::{Step, adopt, left_behind};
 use purelb_core::pool::ServiceKey;
 use tracing::{info, warn};
 
@@ -250,8 +250,49 @@ impl Desk {
     }
 }
 
-/// Whether a predecessor has left virtual addresses.
+/// Whether a predecessor has left virtual addresses. Where the kernel keeps no marks, those have lifetimes.
 fn has_virtual(links: &Links) -> bool {
-    let virtuals = links.by_index.values().filter(|link| link.is_virtual());
-    virtuals.flat_map(|link| &link.addrs).any(|held| held.protocol == OUR_PROTOCOL)
+    let mut virtuals = links.by_index.values().filter(|link| link.is_virtual()).flat_map(|link| &link.addrs);
+    virtuals.any(HeldAddr::is_marked) || left_behind(links).next().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use purelb_core::links::{Link, LinkKind, OUR_LIFETIME, OUR_PROTOCOL};
+    use rstest::rstest;
+
+    use super::*;
+
+    /// A node with one address on its virtual interface.
+    fn links(held: HeldAddr, marks: bool) -> Links {
+        let link = |name: &str, kind, held| Link {
+            name: name.to_owned(),
+            kind,
+            up: true,
+            carrier: true,
+            mac: None,
+            promote_secondaries: None,
+            addrs: vec![held],
+        };
+        let home = HeldAddr { protocol: u8::from(marks), ..HeldAddr::plain([127, 0, 0, 1].into(), 8) };
+        let all = [link("lo", LinkKind::Loopback, home), link("kube-lb0", LinkKind::Dummy, held)];
+        Links { by_index: (1..).zip(all).collect(), default_routes: Vec::new() }
+    }
+
+    #[rstest]
+    #[case::marked(true, OUR_PROTOCOL, None, true)]
+    #[case::an_operators(true, 0, None, false)]
+    #[case::old_kernel_stopped(false, 0, Some(60), true)]
+    #[case::old_kernel_killed(false, 0, Some(OUR_LIFETIME), true)]
+    #[case::old_kernel_an_operators(false, 0, None, false)]
+    fn routers_are_told_of_a_restart_where_a_predecessor_left_addresses(
+        #[case] marks: bool,
+        #[case] protocol: u8,
+        #[case] seconds: Option<u32>,
+        #[case] restarting: bool,
+    ) {
+        let valid_until = seconds.map(|seconds| Moment(std::time::Duration::from_secs(seconds.into())));
+        let held = HeldAddr { protocol, valid_until, ..HeldAddr::plain([10, 9, 0, 1].into(), 32) };
+        assert_eq!(has_virtual(&links(held, marks)), restarting);
+    }
 }
