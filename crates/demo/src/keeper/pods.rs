@@ -76,8 +76,11 @@ impl Pods {
         namespace.sysctl("net.ipv6.conf.default.dad_transmits", "0")?;
         let (addresses, [gate4, gate6]) = (place.pod_addresses(number), place.pod_gateways());
         let [v4, v6] = addresses;
+        // An address has one Ethernet address, whichever pod has it: the node may still know that of a pod that went.
+        let ethernet = place.pod_ethernet(number);
         node.batch(&format!(
-            "link add pod{number} type veth peer name eth0 netns {}\nlink set pod{number} master pods0 up\n",
+            "link add pod{number} type veth peer name eth0 address {ethernet} netns {}\n\
+             link set pod{number} master pods0 up\n",
             namespace.path()
         ))?;
         namespace.batch(&format!(
@@ -97,12 +100,13 @@ impl Pods {
         Ok(Running { pod, number, deleted: None, node: node.clone(), _backend: backend })
     }
 
-    /// The pods as the prober finds them.
+    /// The pods as the prober finds them: ready are those that answer over both families.
     pub fn shown(&self, prober: &Prober) -> Vec<Pod> {
         let pods = self.running.values().map(|running| running.pod.clone());
-        let mut pods: Vec<Pod> = pods.map(|pod| Pod { ready: prober.is_ready(pod.addresses[0]), ..pod }).collect();
+        let answers = |pod: &Pod| pod.addresses.iter().all(|address| prober.is_ready(*address));
+        let mut pods: Vec<Pod> = pods.map(|pod| Pod { ready: answers(&pod), ..pod }).collect();
         pods.sort_by(|one, other| one.name.cmp(&other.name));
-        prober.aim(pods.iter().map(|pod| pod.addresses[0]));
+        prober.aim(pods.iter().flat_map(|pod| pod.addresses));
         pods
     }
 }

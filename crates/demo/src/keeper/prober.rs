@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// So many times in a row a pod must not answer before it counts as gone.
 const FAILURES: u32 = 2;
 
-/// How often in a row a pod has not answered; nothing before it first did.
+/// How often in a row a pod has not answered at an address; nothing before it first did.
 type Failures = BTreeMap<IpAddr, Option<u32>>;
 
 /// The one who asks.
@@ -49,7 +49,7 @@ impl Prober {
         book.extend(addresses.map(|address| (address, before.get(&address).copied().flatten())));
     }
 
-    /// Whether a pod answers.
+    /// Whether a pod answers at this address.
     pub fn is_ready(&self, address: IpAddr) -> bool {
         let book = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         book.get(&address).copied().flatten().is_some_and(|failures| failures < FAILURES)

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::Result;
 use purelb_net::{Lan, Namespace, Plug};
 
-use super::plan::Place;
+use super::plan::{GATEWAY, Place};
 use crate::cluster::HOME;
 use crate::process::Process;
 
@@ -42,8 +42,8 @@ impl Node {
         let plug = lan.plug(&namespace, "eth0", &[&format!("{}/24", place.v4), &format!("{}/64", place.v6)])?;
         // A bridge without an address of its own takes the lowest of its ports: a pod that ends would change it, and
         // those that stay would answer to nobody until they ask for their router again.
-        let address = format!("02:00:0a:01:{:02x}:01", place.number);
-        namespace.batch(&format!("link add pods0 address {address} type bridge mcast_snooping 0\n"))?;
+        let ethernet = place.pod_ethernet(GATEWAY);
+        namespace.batch(&format!("link add pods0 address {ethernet} type bridge mcast_snooping 0\n"))?;
         // Until its link-local address is known to be unique, a node finds no neighbours: too long for a first request.
         namespace.sysctl("net.ipv6.conf.pods0.dad_transmits", "0")?;
         let [v4, v6] = place.pod_gateways();

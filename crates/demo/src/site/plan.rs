@@ -19,6 +19,9 @@ pub const ROUTER_OUTSIDE: [&str; 2] = ["10.9.0.1/24", "fd00:9::1/64"];
 /// A client behind the router.
 pub const CLIENT: [&str; 2] = ["10.9.0.2/24", "fd00:9::2/64"];
 
+/// Which of the addresses for pods of a node is the node's own.
+pub const GATEWAY: u8 = 1;
+
 /// A node, and where it is.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -47,13 +50,18 @@ impl Place {
 
     /// What its pods take for their router.
     pub fn pod_gateways(&self) -> [IpAddr; 2] {
-        self.pod_addresses(1)
+        self.pod_addresses(GATEWAY)
     }
 
     /// The addresses of one of its pods.
     pub fn pod_addresses(&self, pod: u8) -> [IpAddr; 2] {
         let v6 = [0xfd98, 0, 0, u16::from(self.number), 0, 0, 0, u16::from(pod)];
         [IpAddr::from([10, 1, self.number, pod]), IpAddr::from(v6)]
+    }
+
+    /// The Ethernet address of one of its pods, or of the bridge that they take for their router.
+    pub fn pod_ethernet(&self, pod: u8) -> String {
+        format!("02:00:0a:01:{:02x}:{pod:02x}", self.number)
     }
 
     /// Whether a request with this source came in through the node: it was given one of the node's own addresses.
