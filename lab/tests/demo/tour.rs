@@ -171,3 +171,19 @@ async fn the_last_step_that_is_not_seen_to_work_says_so_too() -> Result<()> {
     ensure!(error.contains("expected: all 20 Services have an address"), "{error}");
     stage.is_swept(false, &[])
 }
+
+#[tokio::test]
+async fn pods_that_get_the_addresses_of_others_that_went_answer_over_both_families() -> Result<()> {
+    let stage = Stage::for_user(ROOT).await?;
+    fs::rename(stage.path("kubectl"), stage.path("kubectl-itself"))?;
+    // New pods are created only when those that were deleted are unplugged, so that their addresses are free again.
+    let late = "#!/bin/sh\n[ \"$*\" != 'apply -f pods.yaml' ] || \
+        while sh ../on node2 ip link show dev pod2 >/dev/null 2>&1; do sleep 0.05; done\nexec kubectl-itself \"$@\"\n";
+    fs::write(stage.path("kubectl"), late)?;
+    fs::set_permissions(stage.path("kubectl"), Permissions::from_mode(0o755))?;
+    let mut demo = stage.start(&["--once", "--json"])?;
+    let steps = lines(&mut demo)?.collect::<Result<Vec<Value>>>()?;
+    let code = demo.wait()?;
+    ensure!(code.success() && steps.iter().all(|step| step["ok"] == true), "it exits with {code}: {steps:#?}");
+    stage.is_swept(true, &[])
+}
