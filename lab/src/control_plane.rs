@@ -185,6 +185,18 @@ impl ControlPlane {
         kill_process(pid, Signal::KILL).context("the API server had ended before")
     }
 
+    /// Lets the API server stand still for a while, as one that is starved of its disk or its processor does.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub async fn freeze_server(&self, time: Duration) -> Result<()> {
+        let pid = *self.server.lock().expect("nobody panics while holding it");
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("a process has an id")?;
+        kill_process(pid, Signal::STOP).context("the API server has ended")?;
+        tokio::time::sleep(time).await;
+        kill_process(pid, Signal::CONT).context("the API server has ended")
+    }
+
     /// Starts the API server again, as it was, and waits until it is ready.
     ///
     /// # Errors

@@ -49,6 +49,10 @@ pub const LEASE_SUBNETS: &str = "purelb.io/subnets";
 pub const LEASE_INSTANCE: &str = "purelb.io/instance";
 /// The highest version of any Lease that the agent had acted on when it wrote its own.
 pub const LEASE_SAW: &str = "purelb.io/saw";
+/// `true` if all nodes whose Leases were deleted before that version are known to have let go of their addresses.
+pub const LEASE_SETTLED: &str = "purelb.io/settled";
+/// Which kernel the agent works on: two agents of one node name on two machines notice each other by it.
+pub const LEASE_HOST: &str = "purelb.io/host";
 /// The addresses that a node comes first for because endpoints of their Services are there, separated by commas.
 pub const LEASE_CLAIMS: &str = "purelb.io/claims";
 /// The addresses of the agent's Node, separated by commas: no other agent announces them.

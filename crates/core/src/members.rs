@@ -15,6 +15,7 @@ use ipnet::IpNet;
 use crate::moment::Moment;
 
 mod claims;
+mod join;
 mod own;
 
 use own::{Listed, Own};
@@ -43,6 +44,10 @@ pub struct LeaseView {
     pub version: Option<u64>,
     /// The highest version of any Lease its agent had acted on when it wrote; `None` if the agent is another program.
     pub saw: Option<u64>,
+    /// Whether all nodes whose Leases were deleted before that version are known to have let go.
+    pub settled: bool,
+    /// Which kernel its agent works on.
+    pub host: String,
 }
 
 /// The times of this agent's own Lease.
@@ -137,6 +142,25 @@ pub struct Members {
     longest: Duration,
     /// Until when somebody may hold addresses whose Lease was deleted before we first looked.
     strangers: Option<Moment>,
+    /// When this process began, and how long it watches at most before it joins.
+    begun: Moment,
+    watch: Duration,
+    /// Which kernel this process works on, and whether another one's agent may hold addresses in our name.
+    host: String,
+    twin: Twin,
+    /// The API server has shown an older version of a Lease after a newer one.
+    restored: bool,
+}
+
+/// Whether an agent with our node's name, but on another machine, may still hold addresses.
+#[derive(Clone, Debug, Default)]
+enum Twin {
+    #[default]
+    None,
+    /// It wrote our Lease before us, and holds addresses for this long after its last renewal at most.
+    Before(Duration),
+    /// We have written our Lease since, so that it must have let go by then.
+    Until(Moment),
 }
 
 #[derive(Clone, Debug)]
@@ -144,6 +168,8 @@ struct Member {
     lease: LeaseView,
     /// When this process saw the Lease change.
     seen: Moment,
+    /// Whether it has changed since first sight.
+    stirred: bool,
     /// Whether it was old at first sight and has not changed since.
     old: bool,
     live: bool,
@@ -188,12 +214,17 @@ impl Members {
             ghosts: Vec::new(),
             longest: longest_hold(timing.duration),
             strangers: None,
+            begun: Moment::default(),
+            watch: timing.duration * 3 / 4,
+            host: String::new(),
+            twin: Twin::None,
+            restored: false,
         }
     }
 
-    /// This process has just begun: somebody may still hold addresses whose Lease was deleted before it first looked.
-    pub fn begin(&mut self, now: Moment) {
-        self.strangers = Some(now + self.longest);
+    /// Which kernel this process works on; to be said before anything is heard.
+    pub fn set_host(&mut self, host: &str) {
+        host.clone_into(&mut self.host);
     }
 
     /// A complete list of the Leases: at the start, and whenever the watch begins anew.
@@ -220,11 +251,15 @@ impl Members {
 
     /// One Lease as the watch shows it, our own included, in the order of the watch.
     pub fn hear(&mut self, lease: LeaseView, now: Moment) -> Vec<MemberChange> {
+        let lease = self.of_this_time(lease);
         self.heard = self.heard.max(lease.version.unwrap_or_default());
         let own = *lease.node == *self.me;
         if own {
             self.remember_former(&lease);
             self.own.hear(&lease, now);
+            self.look_for_twin(&lease, now);
+        } else {
+            self.hear_witness(&lease, now);
         }
         let node: Arc<str> = lease.node.as_str().into();
         let mut member = self.heard_of(&node, lease, now);
@@ -370,7 +405,7 @@ impl Members {
             unaware.max(asleep)
         });
         let haunted = self.ghosts.iter().filter(|(subnets, _)| subnets.iter().any(|subnet| subnet.contains(&addr)));
-        let unsure = unsure.chain(haunted.map(|(_, until)| *until)).chain(self.strangers);
+        let unsure = unsure.chain(haunted.map(|(_, until)| *until)).chain(self.strangers).chain(self.twin_until(now));
         unsure.filter(|wait| *wait > now).max().map_or(Ok(()), Err)
     }
 
@@ -380,10 +415,10 @@ impl Members {
         let usable = lease.renewed.is_some() && !duration.is_zero();
         match self.all.get(node) {
             Some(known) if known.lease.renewed == lease.renewed => {
-                Member { live: known.live && usable, seen: known.seen, old: known.old, lease }
+                Member { live: known.live && usable, lease, ..*known }
             }
-            Some(_) => Member { live: usable, seen: now, old: false, lease },
-            None => Member { live: usable, seen: now, old: lease.age > duration * OLD, lease },
+            Some(_) => Member { live: usable, seen: now, stirred: true, old: false, lease },
+            None => Member { live: usable, seen: now, stirred: false, old: lease.age > duration * OLD, lease },
         }
     }
 

@@ -184,6 +184,8 @@ struct LeaseState {
     saw: u64,
     /// What the last renewal said.
     published: Said,
+    /// Whether this node says which subnets it serves.
+    joined: bool,
 }
 
 /// An address as it was told to be taken.
@@ -217,7 +219,7 @@ impl State {
             work: Work { all: true, links: true, ..Work::default() },
             repairs: Repairs::default(),
             routing: Routing::default(),
-            lease: LeaseState { hold: timing.hold(), ..LeaseState::default() },
+            lease: LeaseState { hold: timing.hold(), joined: true, ..LeaseState::default() },
             taken: BTreeMap::new(),
             changes: Vec::new(),
         }
@@ -277,7 +279,7 @@ impl State {
 
     /// Whether no local address is on a NIC of this node, nor on its way to one.
     pub fn has_let_go(&self) -> bool {
-        self.sight.on_nics.is_empty() && !self.repairs.puts_on_nics()
+        self.sight.on_nics.is_empty() && !self.repairs.puts_on_nics() && !self.members.has_twin(self.work.looked)
     }
 
     /// Whether an address of ours is on a NIC of this node, wished or not.

@@ -57,6 +57,8 @@ pub struct Settings {
     pub node: String,
     /// A name for this process that no other has.
     pub instance: String,
+    /// A name for the kernel it works on that no other has.
+    pub host: String,
     /// How its lease is timed.
     pub timing: Timing,
     /// What becomes of virtual addresses at the end.
@@ -97,13 +99,17 @@ pub struct Timing {
 }
 
 impl Default for Timing {
-    /// As PureLB has always had them.
     fn default() -> Self {
-        Self { lease: Duration::from_secs(5), renew_deadline: Duration::from_secs(7), retry: Duration::from_secs(2) }
+        Self::SHIPPED
     }
 }
 
 impl Timing {
+    /// A lease long enough that an API server which stands still for three seconds moves no address, and short enough that
+    /// a dead node is replaced within eight. The other two are as PureLB has always had them.
+    pub const SHIPPED: Self =
+        Self { lease: Duration::from_secs(7), renew_deadline: Duration::from_secs(7), retry: Duration::from_secs(2) };
+
     /// The shortest lease: a node lets go a second before its end, and the kernel counts whole seconds.
     const SHORTEST: Duration = Duration::from_secs(3);
 
@@ -117,17 +123,27 @@ impl Timing {
         members::Timing { duration: self.lease, renew_deadline: self.renew_deadline }
     }
 
-    /// How long after a renewal the next one is sent.
+    /// How long an address lives at least after a renewal was sent.
     ///
-    /// The kernel counts lifetimes in whole seconds and is told the next lower one, so that an address lives up to a
-    /// second shorter than it may; twice in that time leaves room for one renewal that fails.
-    pub fn renew(&self) -> Duration {
-        let held = self.members().hold().saturating_sub(Duration::from_secs(1));
-        (held / 2).clamp(Duration::from_millis(250), self.lease / 2)
+    /// The kernel counts lifetimes in whole seconds and is told the next lower one, so that an address lives up to a second
+    /// shorter than it may.
+    fn held(&self) -> Duration {
+        self.members().hold().saturating_sub(Duration::from_secs(1))
     }
 
-    /// How long an answer may take, and how soon after its sending a failed renewal is repeated.
+    /// How long after a renewal the next one is sent: a seventh of the lease, so that an API server may stand still for
+    /// three of them and nothing moves.
+    pub fn renew(&self) -> Duration {
+        (self.lease / 7).min(self.held() / 2).max(Duration::from_millis(250))
+    }
+
+    /// How long each answer of the API server may take. Two that fail to come leave time for a third.
     pub fn patience(&self) -> Duration {
+        self.retry.min(self.held() / 3)
+    }
+
+    /// How soon after its sending a failed renewal is repeated.
+    pub fn again(&self) -> Duration {
         self.retry.min(self.renew() / 2)
     }
 }
@@ -148,6 +164,23 @@ mod tests {
         let lease = Timing::legal_lease(Duration::from_millis(wished));
         assert_eq!(lease, Duration::from_secs(lasts));
         let timing = Timing { lease, ..Timing::default() };
-        assert!(timing.renew() + timing.patience() < timing.members().hold(), "one renewal may fail: {timing:?}");
+        assert!(timing.renew() + timing.patience() * 2 < timing.members().hold(), "two renewals may fail: {timing:?}");
+    }
+
+    #[test]
+    fn the_shipped_lease_is_renewed_every_second_and_survives_three_seconds_of_silence() {
+        let timing = Timing::default();
+        assert_eq!(timing.renew(), Duration::from_secs(1));
+        assert_eq!(timing.members().hold(), Duration::from_millis(5_600));
+        assert!(timing.renew() + Duration::from_secs(3) < timing.held(), "with time for an answer");
+        assert!(timing.lease < Duration::from_secs(8), "a dead node");
+    }
+
+    #[test]
+    fn what_somebody_wrote_counts() {
+        let seconds = Duration::from_secs;
+        let timing = Timing { lease: seconds(10), renew_deadline: seconds(7), retry: seconds(2) };
+        assert_eq!((timing.members().hold(), timing.patience()), (seconds(7), seconds(2)));
+        assert!(timing.again() <= timing.retry && timing.renew() < timing.held() / 2);
     }
 }

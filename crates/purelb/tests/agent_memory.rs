@@ -64,6 +64,7 @@ fn furnished() -> Result<Desk> {
         namespace: "purelb-system".to_owned(),
         node: "node1".to_owned(),
         instance: "one".to_owned(),
+        host: String::new(),
         timing: Timing::default(),
         on_stop: OnStop::Auto,
     };

@@ -16,6 +16,7 @@ mod repair;
 mod restart;
 mod rights;
 mod rollout;
+mod shipped;
 mod silence;
 mod site;
 mod story;

@@ -56,11 +56,20 @@ impl Node {
 
     /// The same with more variables in its environment.
     pub fn start_with(&mut self, account: &Account, more: &[(&str, &str)]) -> Result<()> {
+        let seconds = format!("{}s", LEASE.as_secs());
+        self.launch(account, &["--lease-duration", &seconds, "--retry-period", "200ms"], more)
+    }
+
+    /// The same with the times that are shipped.
+    pub fn start_as_shipped(&mut self, account: &Account) -> Result<()> {
+        self.launch(account, &[], &[])
+    }
+
+    fn launch(&mut self, account: &Account, flags: &[&str], more: &[(&str, &str)]) -> Result<()> {
         static PODS: AtomicUsize = AtomicUsize::new(1);
         self.instance = format!("pod-{}", PODS.fetch_add(1, Ordering::Relaxed));
-        let seconds = format!("{}s", LEASE.as_secs());
         let arguments = ["agent", "--node-name", self.name(), "--namespace", HOME, "--pod-uid", &self.instance];
-        let arguments = [&arguments[..], &["--lease-duration", &seconds, "--retry-period", "200ms"]].concat();
+        let arguments = [&arguments[..], flags].concat();
         let variables = [&[("DEFAULT_ANNOUNCER", "PureLB"), ("PURELB_LOG_LEVEL", "debug")], more].concat();
         self.agent = Some(Daemon::start_in(&self.namespace, account, &arguments, &variables)?);
         Ok(())

@@ -17,7 +17,7 @@ use crate::speaker::configuration;
 /// Between two packets of a client.
 const PACE: Duration = Duration::from_millis(3);
 /// How long a node may be silent before others take its addresses.
-const LEASE: Duration = Duration::from_secs(10);
+const LEASE: Duration = Duration::from_secs(7);
 /// How long the router waits for a word of a node.
 const HOLD: Duration = Duration::from_secs(9);
 /// For a step of two kernels and a lease on a busy machine, where a second is enough on a quiet one. IPv6 takes another,

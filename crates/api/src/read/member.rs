@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use purelb_core::members::LeaseView;
 
 use super::lease::subnets;
-use crate::annotations::{LEASE_CLAIMS, LEASE_INSTANCE, LEASE_PREFIX, LEASE_SAW};
+use crate::annotations::{LEASE_CLAIMS, LEASE_HOST, LEASE_INSTANCE, LEASE_PREFIX, LEASE_SAW, LEASE_SETTLED};
 
 /// The Lease of a node agent, as its peers see it; `None` if it is no agent's.
 ///
@@ -30,6 +30,8 @@ pub fn lease_view(lease: &Lease, now: Timestamp) -> Option<LeaseView> {
         instance: annotation(LEASE_INSTANCE).unwrap_or_default().to_owned(),
         version: lease.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()),
         saw: annotation(LEASE_SAW).and_then(|saw| saw.parse().ok()),
+        settled: annotation(LEASE_SETTLED) == Some("true"),
+        host: annotation(LEASE_HOST).unwrap_or_default().to_owned(),
     })
 }
 
@@ -65,6 +67,8 @@ mod tests {
         let annotations = object.metadata.annotations.as_mut().unwrap();
         annotations.insert("purelb.io/instance".to_owned(), "uid-1".to_owned());
         annotations.insert("purelb.io/saw".to_owned(), "4700".to_owned());
+        annotations.insert("purelb.io/settled".to_owned(), "true".to_owned());
+        annotations.insert("purelb.io/host".to_owned(), "kernel-1".to_owned());
         annotations.insert("purelb.io/claims".to_owned(), "::ffff:10.0.0.7,,nobody".to_owned());
         let expected = LeaseView {
             node: "a.b".to_owned(),
@@ -76,6 +80,8 @@ mod tests {
             instance: "uid-1".to_owned(),
             version: Some(4711),
             saw: Some(4700),
+            settled: true,
+            host: "kernel-1".to_owned(),
         };
         assert_eq!(view(&object), Some(expected));
     }

@@ -17,6 +17,9 @@ pub(super) struct Own {
     /// The renewals that the watch may still show, oldest first.
     sent: Vec<Renewal>,
     last_sent: Option<Moment>,
+    /// The version of the first one that it has shown, and who its writer is.
+    first: Option<(u64, String)>,
+    usurped: bool,
     /// When the newest renewal that the watch has shown was sent.
     shown: Option<Moment>,
     /// The subnets that others can know of, each since when.
@@ -43,7 +46,16 @@ pub(super) struct Listed {
 
 impl Own {
     pub fn new(hold: Duration) -> Self {
-        Self { hold, sent: Vec::new(), last_sent: None, shown: None, listed: BTreeMap::new(), claimed: BTreeMap::new() }
+        Self {
+            hold,
+            sent: Vec::new(),
+            last_sent: None,
+            first: None,
+            usurped: false,
+            shown: None,
+            listed: BTreeMap::new(),
+            claimed: BTreeMap::new(),
+        }
     }
 
     /// A renewal goes out. What it leaves out may be gone for the others from now on, whatever the watch shows of
@@ -62,7 +74,11 @@ impl Own {
         self.listed.retain(|subnet, _| lease.subnets.contains(subnet));
         self.claimed.retain(|addr, _| lease.claims.contains(addr));
         let ours = self.sent.iter().position(|renewal| Some(&renewal.renew_time) == lease.renewed.as_ref());
-        let Some(place) = ours else { return };
+        let Some(place) = ours else {
+            self.usurped |= self.first.as_ref().is_some_and(|(_, instance)| *instance != lease.instance);
+            return;
+        };
+        self.first.get_or_insert((lease.version.unwrap_or(u64::MAX), lease.instance.clone()));
         let lapsed = self.fence().is_none_or(|fence| now >= fence);
         if lapsed {
             // Others may have buried this node meanwhile: it joins anew.
@@ -92,7 +108,17 @@ impl Own {
     }
 
     pub fn fence(&self) -> Option<Moment> {
-        self.shown.map(|sent| sent + self.hold)
+        self.shown.filter(|_| !self.usurped).map(|sent| sent + self.hold)
+    }
+
+    /// The version of the first renewal that the watch has shown.
+    pub fn first_version(&self) -> Option<u64> {
+        self.first.as_ref().map(|(version, _)| *version)
+    }
+
+    /// Whether somebody else has written our Lease after this process.
+    pub fn is_usurped(&self) -> bool {
+        self.usurped
     }
 
     /// Since when others can know that this node serves an address.

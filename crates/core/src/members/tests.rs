@@ -194,7 +194,7 @@ fn a_newcomer_waits_no_longer_than_others_can_hold() {
 #[test]
 fn who_lost_its_fence_joins_anew() {
     let mut members = members();
-    members.hear(lease("a", 1, 100), at(0.0));
+    members.hear(lease("a", 101, 100), at(0.0));
     renew(&mut members, 10, 1.0, 1.2);
     assert_eq!(members.may_take(addr(), at(1.2)), Ok(()));
     renew(&mut members, 200, 8.5, 8.6);
@@ -204,7 +204,7 @@ fn who_lost_its_fence_joins_anew() {
 #[test]
 fn a_subnet_that_went_out_of_a_renewal_has_to_be_listed_anew() {
     let mut members = members();
-    members.hear(lease("a", 1, 100), at(0.0));
+    members.hear(lease("a", 101, 100), at(0.0));
     renew(&mut members, 10, 1.0, 1.2);
     members.renewing("11".to_owned(), said(&["10.0.0.0/24"]), at(2.0));
     members.renewing("12".to_owned(), said(&[]), at(2.1));
@@ -307,6 +307,9 @@ fn troubles() -> impl Strategy<Value = Trouble> {
         1 => (0..SUBNETS.len()).prop_map(Trouble::Unplug),
         2 => (0..SUBNETS.len()).prop_map(Trouble::Plug),
         1 => Just(Trouble::WatchAnew),
+        1 => Just(Trouble::DeleteLease),
+        1 => Just(Trouble::StartTwin),
+        1 => seconds(5).prop_map(Trouble::Restore),
     ]
 }
 
@@ -329,7 +332,7 @@ proptest! {
             town.pass(*time);
         }
         town.calm();
-        town.pass(2 * town::DURATION);
+        town.pass(3 * town::DURATION);
         town.check_elected();
     }
 }

@@ -151,6 +151,12 @@ impl State {
     /// takes only when their nodes must have let go.
     pub fn begin(&mut self, now: Moment) {
         self.members.begin(now);
+        self.lease.joined = self.members.is_expected() || self.holds_local();
+    }
+
+    /// Which kernel this agent works on.
+    pub fn set_host(&mut self, host: &str) {
+        self.members.set_host(host);
     }
 
     /// The agent is told to stop. Local addresses go; the virtual ones as it says.

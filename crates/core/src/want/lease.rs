@@ -102,10 +102,12 @@ impl State {
             self.sight.on_nics.iter().filter(|addr| self.overstays(**addr)).copied().collect();
         let settled = self.work.unwished.is_empty() && !self.work.all && !self.around.stale;
         if stuck.is_empty() && settled {
-            self.lease.saw = self.members.acted_up_to();
+            self.lease.saw = self.members.answers_up_to(self.work.looked);
         }
-        // Who leaves lists nothing any more, so that others need not wait for it.
-        let mut subnets = if self.leaving.is_some() { BTreeSet::new() } else { self.around.serving.subnets() };
+        // Who leaves lists nothing any more, so that others need not wait for it; who comes lists nothing yet.
+        let listing = self.leaving.is_none() && self.lease.joined;
+        let mut subnets = if listing { self.around.serving.subnets() } else { BTreeSet::new() };
+        subnets.extend(self.members.subnets_of_twin(self.work.looked));
         let occupied = |subnet: &&IpNet| stuck.iter().any(|addr| subnet.contains(addr));
         let published = &self.lease.published;
         // What a predecessor said holds until it was said otherwise.
@@ -119,7 +121,22 @@ impl State {
         let publish = ready || !published.subnets.is_empty() && self.holds_local();
         let untold = self.lease.asked > self.lease.told && self.lease.saw >= self.lease.asked;
         let urgent = publish && (untold || subnets != published.subnets || claims != published.claims);
-        LeaseWish { publish, subnets, claims, saw: self.lease.saw, urgent, renew_from: self.members.proof_due() }
+        let (settled, renew_from) = (self.members.is_settled(self.work.looked), self.members.proof_due());
+        LeaseWish { publish, subnets, claims, saw: self.lease.saw, settled, urgent, renew_from }
+    }
+
+    /// Joins as soon as that costs nobody an address; tells when to ask again.
+    pub(super) fn look_at_joining(&mut self, now: Moment) {
+        self.lease.joined = self.lease.joined || self.members.may_join(now).is_ok();
+    }
+
+    pub(super) fn joins_at(&self) -> Option<Moment> {
+        self.members.may_join(self.work.looked).err().filter(|_| !self.lease.joined)
+    }
+
+    /// Whether this node says which subnets it serves.
+    pub fn has_joined(&self) -> bool {
+        self.lease.joined
     }
 
     /// Whether an address of ours is on a NIC where it should not be any more.

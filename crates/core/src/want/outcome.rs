@@ -136,6 +136,8 @@ pub struct LeaseWish {
     pub claims: BTreeSet<IpAddr>,
     /// The version up to which this node has acted on what other leases say.
     pub saw: u64,
+    /// Whether all nodes whose leases were deleted up to there have let go.
+    pub settled: bool,
     /// Somebody waits for `saw` or for other subnets: do not wait for the next renewal.
     pub urgent: bool,
     /// From when on a renewal should go out early, because it would prove that a silent member is dead.

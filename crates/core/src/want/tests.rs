@@ -231,7 +231,9 @@ impl Node {
             claims: BTreeSet::new(),
             instance: "x".into(),
             version: Some(self.version),
-            saw,
+            // Nobody has seen its own renewal when it writes it.
+            saw: saw.map(|saw| saw.min(self.version.saturating_sub(1))),
+            ..LeaseView::default()
         }
     }
 

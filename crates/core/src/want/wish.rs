@@ -37,6 +37,7 @@ impl State {
         let changes = self.members.look(now);
         self.members_changed(changes);
         self.look_at_fence(now);
+        self.look_at_joining(now);
         self.ring(now);
         if self.is_ready() {
             self.lease.started.get_or_insert(now);
@@ -58,7 +59,7 @@ impl State {
         let alarm = self.work.alarms.first().map(|(moment, _)| *moment);
         // What is due already was planned with the last look.
         let links = self.repairs.links_until().filter(|until| self.work.links && *until > self.work.looked);
-        [self.members.next_wake(), fence, alarm, links].into_iter().flatten().min()
+        [self.members.next_wake(), fence, alarm, links, self.joins_at()].into_iter().flatten().min()
     }
 
     /// Marks addresses whose time has come.
@@ -309,6 +310,7 @@ impl State {
         let fence = self.lease.fence.ok_or(None)?;
         // A lifetime up to a predecessor's fence says that nobody can have taken it since: holding goes on.
         let unbroken = config.on_nic.valid_lifetime.is_none()
+            && !self.members.has_twin(now)
             && matches!(adopted, Some(Lifetime::Until { valid, .. }) if now < valid && valid <= now + self.lease.hold);
         if !unbroken && !self.work.holding.contains(&addr) {
             let claimed = self.is_by_claim(addr);

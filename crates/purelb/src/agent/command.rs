@@ -51,7 +51,7 @@ pub struct Args {
     /// Port for /metrics, /healthz and /readyz
     #[arg(long, default_value_t = 7472)]
     port: u16,
-    /// How long peers wait for a sign of life before they take this node's local addresses [default: 5s]
+    /// How long peers wait for a sign of life before they take this node's local addresses [default: 7s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     lease_duration: Option<Duration>,
     /// How long after its last renewal a node keeps its local addresses [default: 7s]
@@ -167,6 +167,7 @@ impl Args {
             namespace: install_namespace(self.namespace.as_deref()),
             node: self.node_name.trim().to_owned(),
             instance: if uid.is_empty() { identity(self.node_name.trim()) } else { uid.to_owned() },
+            host: host(),
             timing: self.timing(|variable| std::env::var(variable).ok()),
             on_stop: self.on_stop,
         }
@@ -192,6 +193,13 @@ impl Args {
     }
 }
 
+/// The network of this kernel since it was booted: addresses on its interfaces are shared with whoever ran here before.
+fn host() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let network = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
+    format!("{} {}", boot.trim(), network.display())
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     read::duration(text).ok_or_else(|| "write a duration such as 10s, 500ms or 1m30s".to_owned())
 }
@@ -215,12 +223,12 @@ mod tests {
     }
 
     #[rstest]
-    #[case::unset(&[], None, 5)]
+    #[case::unset(&[], None, 7)]
     #[case::written(&[], Some("10s"), 10)]
-    #[case::garbage(&[], Some("soon"), 5)]
-    #[case::bare_number(&[], Some("10"), 5)]
-    #[case::zero(&[], Some("0s"), 5)]
-    #[case::flag_first(&["--lease-duration", "7s"], Some("10s"), 7)]
+    #[case::garbage(&[], Some("soon"), 7)]
+    #[case::bare_number(&[], Some("10"), 7)]
+    #[case::zero(&[], Some("0s"), 7)]
+    #[case::flag_first(&["--lease-duration", "8s"], Some("10s"), 8)]
     #[case::b33_too_short(&[], Some("1500ms"), 3)]
     #[case::cut_to_seconds(&[], Some("4700ms"), 4)]
     fn c11_durations_come_from_flags_then_variables_then_defaults(

@@ -8,7 +8,6 @@
 //! puts what they say into the words of the cluster.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -81,6 +80,15 @@ pub struct Turn {
     pub wake: Option<Moment>,
 }
 
+/// Why an agent has to end although nobody told it to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Another agent writes the lease of this node.
+    Usurped,
+    /// The cluster was restored from a backup: what was known is of another past.
+    Restored,
+}
+
 /// Everything an agent knows.
 pub struct Desk {
     settings: Settings,
@@ -97,8 +105,12 @@ pub struct Desk {
     peers: Known<String, Vec<IpAddr>>,
     sight: Sight,
     heartbeat: Heartbeat,
-    /// Until when this node only watches, because it may be new; `None` until everything is known.
-    watching_until: Option<Moment>,
+    /// Everything was known once, so that decisions count.
+    begun: bool,
+    /// The highest version of any lease that was heard when the last renewal was sent.
+    heard: u64,
+    /// Why this agent has to end, if it has to.
+    ended: Option<Ended>,
     /// The last time in a lease: two writes never carry the same one, or the second would be no sign of life.
     stamp: Timestamp,
     /// How many steps the kernel has been ordered to do and has not answered for.
@@ -114,8 +126,10 @@ impl Desk {
     /// A desk on which nothing lies yet.
     pub fn new(settings: Settings, metrics: Metrics) -> Self {
         let timing = settings.timing;
+        let mut state = State::new(&settings.node, timing.members());
+        state.set_host(&settings.host);
         Self {
-            state: State::new(&settings.node, timing.members()),
+            state,
             services: Services::default(),
             slices: Slices::default(),
             choices: Choices::new(&settings.node, &settings.namespace, timing.lease),
@@ -124,8 +138,10 @@ impl Desk {
             complete: false,
             peers: Known::default(),
             sight: Sight::new(&settings.node, timing.members().hold() / 2),
-            heartbeat: Heartbeat::new(Pace { renew: timing.renew(), retry: timing.patience() }),
-            watching_until: None,
+            heartbeat: Heartbeat::new(Pace { renew: timing.renew(), retry: timing.again() }),
+            begun: false,
+            heard: 0,
+            ended: None,
             stamp: Timestamp::MIN,
             applying: 0,
             steps_done: 0,
@@ -145,7 +161,7 @@ impl Desk {
         // One order after the other: what is planned next may depend on what comes of this one.
         if self.applying == 0 {
             let steps = self.state.steps(now, BATCH);
-            self.complete |= steps.is_empty() && self.watching_until.is_some();
+            self.complete |= steps.is_empty() && self.begun;
             self.apply(steps, now);
         }
         let speak = self.bgp.speak(&self.state, self.complete);
@@ -168,18 +184,16 @@ impl Desk {
     }
 
     /// Everything is known once every list was complete. Whoever then finds its lease alive goes on where its predecessor
-    /// stopped; whoever does not first watches long enough to have seen every other node renew.
+    /// stopped; whoever does not has a lease without subnets at first.
     fn begin(&mut self, now: Moment) {
-        if self.watching_until.is_some() || !self.is_known() {
+        if self.begun || !self.is_known() {
             return;
         }
-        let alive = self.state.members().is_live(&self.settings.node);
-        let watch = if alive { Duration::ZERO } else { self.settings.timing.lease * 3 / 4 };
-        self.watching_until = Some(now + watch);
+        self.begun = true;
         self.state.begin(now);
         self.state.set_synced(true);
         self.services.touch_all();
-        info!(alive, "everything is known: addresses are held as they should be");
+        info!(joined = self.state.has_joined(), "everything is known: addresses are held as they should be");
     }
 
     fn is_known(&self) -> bool {
@@ -192,7 +206,15 @@ impl Desk {
 
     /// Whether everything is known and the lease says what this node serves.
     pub fn is_ready(&self) -> bool {
-        self.watching_until.is_some() && self.heartbeat.said().is_some()
+        self.begun && self.state.has_joined() && self.heartbeat.said().is_some()
+    }
+
+    /// Why this agent has to end although nobody told it to.
+    pub fn ended(&self) -> Option<Ended> {
+        let members = self.state.members();
+        let usurped = members.is_usurped().then_some(Ended::Usurped);
+        let restored = (members.is_restored() || self.services.is_restored()).then_some(Ended::Restored);
+        self.ended.or(restored).or(usurped)
     }
 
     fn apply(&mut self, steps: Vec<Step>, decided: Moment) {
@@ -204,7 +226,7 @@ impl Desk {
 
     /// Brings Services up to date, once it is certain what they should say.
     fn look(&mut self, now: Moment) {
-        if self.watching_until.is_none() || self.leaving {
+        if !self.begun || self.leaving {
             return;
         }
         let around = Surroundings { me: &self.settings.node, state: &self.state, metrics: &self.metrics, now };
@@ -234,19 +256,18 @@ impl Desk {
     /// Renews the lease if it is time; answers with when to look again.
     fn beat(&mut self, now: Moment, wall: Timestamp) -> Option<Moment> {
         let owner = self.choices.node_uid()?.to_owned();
-        let watching_until = self.watching_until?;
+        if !self.begun {
+            return None;
+        }
         let wish = self.state.lease_wish();
         // A node that announces nothing says so: a lease without subnets is better than an old one that has them.
         let publish = wish.publish || self.state.is_ready() || self.heartbeat.said().is_some();
         if !publish || self.leaving {
             return None;
         }
-        if now < watching_until {
-            return Some(watching_until);
-        }
         let addresses = self.choices.node_addresses().collect();
-        let content =
-            Content { subnets: wish.subnets.clone(), claims: wish.claims.clone(), saw: wish.saw, owner, addresses };
+        let (subnets, claims, host) = (wish.subnets.clone(), wish.claims.clone(), self.settings.host.clone());
+        let content = Content { subnets, claims, saw: wish.saw, settled: wish.settled, host, owner, addresses };
         let due = self.heartbeat.due(&content, wish.urgent, wish.renew_from, now)?;
         if now < due {
             return Some(due);
@@ -259,13 +280,17 @@ impl Desk {
             );
         }
         self.stamp = later(wall, self.stamp);
-        let lease = lease::lease(
+        let mut lease = lease::lease(
             &self.settings.node,
             &self.settings.instance,
             &content,
             self.settings.timing.lease,
             self.stamp,
         );
+        let members = self.state.members();
+        let shown = members.lease(&self.settings.node).and_then(|own| own.version);
+        lease.metadata.resource_version = shown.map(|version| version.to_string());
+        self.heard = members.acted_up_to();
         self.state.renewing(read::renew_text(self.stamp), &wish, now);
         self.heartbeat.sending(content, now);
         self.todo.renewal = Some(Box::new(lease));

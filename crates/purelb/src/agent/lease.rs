@@ -40,6 +40,10 @@ pub struct Content {
     pub claims: BTreeSet<IpAddr>,
     /// The highest version of any lease that this node has acted on.
     pub saw: u64,
+    /// Whether all nodes whose leases were deleted up to there have let go.
+    pub settled: bool,
+    /// Which kernel this agent works on.
+    pub host: String,
     /// The UID of the Node, so that the lease goes with it.
     pub owner: String,
     /// The addresses of the Node, so that no peer announces them.
@@ -64,31 +68,33 @@ pub enum News {
     Renewed(Box<Lease>),
     /// A renewal has failed, for this reason.
     Failed(String),
+    /// Another agent writes the lease of this node; this is its instance.
+    Usurped(String),
+    /// The lease has a lower version than it had before: the cluster was restored from a backup.
+    Restored,
 }
 
 /// Whoever writes the lease.
 pub struct Keeper {
+    pen: Pen,
+    orders: mpsc::UnboundedReceiver<Order>,
+    news: mpsc::UnboundedSender<News>,
+    /// The version of the lease, as far as answers can tell. Each write names the version it replaces, so that a renewal
+    /// which arrives after a later one changes nothing.
+    version: Option<String>,
+    /// Something was sent.
+    touched: bool,
+    /// The API server has accepted something.
+    written: bool,
+}
+
+/// What a call to the API server needs.
+struct Pen {
     leases: Api<Lease>,
     name: String,
     instance: String,
-    /// How long an answer may take.
+    /// How long each answer may take.
     patience: Duration,
-    orders: mpsc::UnboundedReceiver<Order>,
-    news: mpsc::UnboundedSender<News>,
-    /// The version of the lease, as far as anybody can tell.
-    version: Version,
-}
-
-/// What is known of the version of the lease. Each write names the version it replaces, so that a renewal which arrives
-/// after a later one changes nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Version {
-    /// Nothing was ever sent.
-    Untouched,
-    /// Somebody else may have written it, or a write of our own may have arrived.
-    Unknown,
-    /// It is this one, unless somebody else writes.
-    At(String),
 }
 
 /// Why a renewal failed.
@@ -96,6 +102,10 @@ enum Version {
 enum Trouble {
     #[error("the API server did not answer within {0:?}")]
     Silence(Duration),
+    #[error("another agent writes the lease: {0}")]
+    Usurped(String),
+    #[error("the lease has a lower version than it had before")]
+    Restored,
     #[error(transparent)]
     Api(#[from] Error),
 }
@@ -109,8 +119,8 @@ impl Keeper {
         orders: mpsc::UnboundedReceiver<Order>,
         news: mpsc::UnboundedSender<News>,
     ) -> Self {
-        let (name, instance) = (name.to_owned(), instance.to_owned());
-        Self { leases, name, instance, patience, orders, news, version: Version::Untouched }
+        let pen = Pen { leases, name: name.to_owned(), instance: instance.to_owned(), patience };
+        Self { pen, orders, news, version: None, touched: false, written: false }
     }
 
     /// Does what is ordered, until the lease is released or nobody orders anything any more.
@@ -142,18 +152,24 @@ impl Keeper {
 
     /// What was ordered meanwhile, if anything: who has to stop does not wait for an answer.
     async fn renew(&mut self, lease: &Lease) -> Option<Option<Order>> {
-        let version = std::mem::replace(&mut self.version, Version::Unknown);
+        // The watch knows what became of a write whose answer got lost.
+        self.version = newest(self.version.take(), lease.resource_version());
+        self.touched = true;
         let answer = tokio::select! {
             biased;
-            order = self.orders.recv() => return Some(order),
-            answer = timeout(self.patience, write(&self.leases, &self.name, lease, version)) => answer,
+            order = self.orders.recv() => {
+                self.version = None;
+                return Some(order);
+            }
+            answer = self.pen.write(lease, self.version.clone(), self.written) => answer,
         };
-        let answer = answer.map_err(|_| Trouble::Silence(self.patience));
-        let news = match answer.and_then(|answer| answer.map_err(Trouble::from)) {
+        let news = match answer {
             Ok(lease) => {
-                self.version = lease.resource_version().map_or(Version::Unknown, Version::At);
+                (self.version, self.written) = (lease.resource_version(), true);
                 News::Renewed(Box::new(lease))
             }
+            Err(Trouble::Usurped(instance)) => News::Usurped(instance),
+            Err(Trouble::Restored) => News::Restored,
             Err(trouble) => News::Failed(trouble.to_string()),
         };
         // Whoever owns the state may be gone already.
@@ -163,19 +179,18 @@ impl Keeper {
 
     /// Deletes the lease if it is this process's own, whatever became of a renewal that was still under way.
     async fn release(&self) {
-        let mut version = match &self.version {
-            Version::Untouched => return,
-            Version::Unknown => None,
-            Version::At(version) => Some(version.clone()),
-        };
+        if !self.touched {
+            return;
+        }
+        let mut version = self.version.clone();
         for _ in 0..3 {
             let Some(at) = (match version.take() {
                 Some(version) => Some(version),
-                None => self.own_version().await,
+                None => self.pen.own_version().await,
             }) else {
                 return;
             };
-            match self.empty_and_delete(&at).await {
+            match self.pen.empty_and_delete(&at).await {
                 Ok(()) => {
                     info!(event = "deleteLease", "the lease is deleted");
                     return;
@@ -188,6 +203,45 @@ impl Keeper {
                 }
             }
         }
+    }
+}
+
+impl Pen {
+    /// Merges, so that a lease of an earlier agent gets our words and our duration (B17), or creates it if it is gone (B8).
+    ///
+    /// Each call has a time of its own: one that takes long leaves as much for the next.
+    async fn write(&self, lease: &Lease, version: Option<String>, written: bool) -> Result<Lease, Trouble> {
+        let (mut lease, mut version) = (lease.clone(), version);
+        loop {
+            if let Some(at) = &version {
+                lease.metadata.resource_version = Some(at.clone());
+                let (params, patch) = (PatchParams::default(), Patch::Merge(&lease));
+                match self.in_time(self.leases.patch(&self.name, &params, &patch)).await {
+                    // Somebody else wrote it, or an earlier renewal of our own arrived late; or it is gone.
+                    Err(Trouble::Api(Error::Api(status))) if matches!(status.code, 404 | 409) => {}
+                    other => return other,
+                }
+            }
+            let found = self.in_time(self.leases.get_opt(&self.name)).await?;
+            let Some(found) = found else {
+                info!(event = "createLease", lease = self.name, "creating the lease");
+                lease.metadata.resource_version = None;
+                return self.in_time(self.leases.create(&PostParams::default(), &lease)).await;
+            };
+            if number(found.resource_version()) < number(version) {
+                return Err(Trouble::Restored);
+            }
+            let writer = found.annotations().get(LEASE_INSTANCE).filter(|writer| **writer != self.instance);
+            if let Some(writer) = writer.filter(|_| written) {
+                return Err(Trouble::Usurped(writer.clone()));
+            }
+            version = found.resource_version();
+        }
+    }
+
+    async fn in_time<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+        let answer = timeout(self.patience, call).await.map_err(|_| Trouble::Silence(self.patience))?;
+        answer.map_err(Trouble::Api)
     }
 
     /// A lease that lists no subnet says that its node has let go; one that is gone may have been deleted by anybody.
@@ -213,25 +267,11 @@ impl Keeper {
     }
 }
 
-/// Merges, so that a lease of an earlier agent gets our words and our duration (B17), or creates it if it is gone (B8).
-async fn write(leases: &Api<Lease>, name: &str, lease: &Lease, mut version: Version) -> kube::Result<Lease> {
-    let mut lease = lease.clone();
-    loop {
-        if let Version::At(at) = version {
-            lease.metadata.resource_version = Some(at);
-            match leases.patch(name, &PatchParams::default(), &Patch::Merge(&lease)).await {
-                // Somebody else wrote it, or an earlier renewal of our own arrived late; or it is gone.
-                Err(Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-                other => return other,
-            }
-        }
-        version = match leases.get_opt(name).await? {
-            Some(found) => Version::At(found.resource_version().unwrap_or_default()),
-            None => {
-                info!(event = "createLease", lease = name, "creating the lease");
-                lease.metadata.resource_version = None;
-                return leases.create(&PostParams::default(), &lease).await;
-            }
-        };
-    }
+fn number(version: Option<String>) -> Option<u64> {
+    version?.parse().ok()
+}
+
+/// The later one of two versions of the lease.
+fn newest(ours: Option<String>, watched: Option<String>) -> Option<String> {
+    if number(watched.clone()) > number(ours.clone()) { watched } else { ours.or(watched) }
 }

@@ -23,7 +23,7 @@ use super::bgp::secrets::{self, Wanted};
 use super::bgp::status::{self, Writing};
 use super::bgp::voice::Voice;
 use super::clock::Clock;
-use super::desk::Desk;
+use super::desk::{Desk, Ended};
 use super::event::{self, Event};
 use super::guarded::Guarded;
 use super::kernel::{KernelNews, Order};
@@ -62,6 +62,24 @@ pub enum Error {
     /// Without the kernel's news there is nothing to decide upon.
     #[error("the kernel's threads have ended; the agent ends too, so that it is started anew")]
     KernelGone,
+    /// Two agents of one name would both hold its addresses.
+    #[error(
+        "another agent has written the lease of this node: is a second one running with the same --node-name? \
+         this one stops, because it was not the last to write"
+    )]
+    Usurped,
+    /// Nothing that is known can be counted on.
+    #[error("the cluster was restored from a backup: it shows older objects than before; the agent starts afresh")]
+    Restored,
+}
+
+impl From<Ended> for Error {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Usurped => Self::Usurped,
+            Ended::Restored => Self::Restored,
+        }
+    }
 }
 
 /// Runs until `stop`, then leaves in order.
@@ -71,6 +89,10 @@ pub enum Error {
 pub async fn run(world: World, settings: Settings, stop: watch::Receiver<bool>) -> Result<(), Error> {
     let mut shift = Shift::new(world, settings);
     let ended = shift.serve(stopped(stop)).await;
+    if matches!(ended, Err(Error::Restored)) {
+        // As if it was killed: what is on the interfaces stays for the next one, as long as it may.
+        return ended;
+    }
     info!("stopping");
     shift.leave().await;
     ended
@@ -221,6 +243,9 @@ impl Shift {
             self.take(event);
             if self.kernel_gone {
                 return Err(Error::KernelGone);
+            }
+            if let Some(ended) = self.desk.ended() {
+                return Err(ended.into());
             }
             self.turn();
         }

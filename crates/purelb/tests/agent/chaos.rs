@@ -14,8 +14,8 @@ use purelb_core::plan::Step;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::line::Weather;
-use crate::town::{HOME, TIMING, Town};
+use crate::line::{READ_TIMEOUT, Weather};
+use crate::town::{HOME, Town};
 
 /// How many histories each of the four tests tells.
 const HISTORIES: u64 = 25;
@@ -264,7 +264,8 @@ async fn peace(town: &mut Town) -> Result<()> {
         let _ = follow(town, &format!("near{number}"), &json!("service-endpoints")).await;
         town.endpoints(&format!("near{number}"), &[&town.nodes[number].name]).await?;
     }
-    town.pass(TIMING.lease * 4).await;
+    // Requests that got lost have failed by then.
+    town.pass(READ_TIMEOUT).await;
     for number in 0..FREE {
         settled(town, &format!("web{number}"), |nodes| nodes.len() == 1).await?;
     }

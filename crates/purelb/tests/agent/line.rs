@@ -24,6 +24,8 @@ pub enum Weather {
     Silent,
     /// Watches fall silent; everything else works.
     Mute,
+    /// Every answer but those of watches takes this long.
+    Slow(Duration),
     /// Only the watch of EndpointSlices falls silent.
     Blind,
     /// Watches fall silent, and requests arrive when the weather changes, whether or not somebody still waits for the
@@ -41,7 +43,7 @@ enum Watched {
 impl Watched {
     fn is_clear(self, weather: Weather) -> bool {
         match weather {
-            Weather::Fair | Weather::Refused => true,
+            Weather::Fair | Weather::Refused | Weather::Slow(_) => true,
             Weather::Silent | Weather::Mute | Weather::Late => false,
             Weather::Blind => matches!(self, Self::Others),
         }
@@ -49,7 +51,7 @@ impl Watched {
 }
 
 /// How long a client waits for an answer before it gives the connection up.
-const READ_TIMEOUT: Duration = Duration::from_secs(90);
+pub const READ_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A node's line to the API server.
 #[derive(Clone)]
@@ -83,9 +85,12 @@ impl Service<Request<Body>> for Line {
                     sleep(READ_TIMEOUT).await;
                     return Err("no answer in time".into());
                 }
-                Weather::Fair | Weather::Mute | Weather::Blind | Weather::Late => {}
+                Weather::Slow(_) | Weather::Fair | Weather::Mute | Weather::Blind | Weather::Late => {}
             }
             let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            if let (Weather::Slow(time), false) = (now, is_watch) {
+                sleep(time).await;
+            }
             let slices = request.uri().path().ends_with("/endpointslices");
             let watched = if slices { Watched::EndpointSlices } else { Watched::Others };
             let answer = match now {

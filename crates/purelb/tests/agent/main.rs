@@ -3,6 +3,7 @@
 
 mod bgp;
 mod chaos;
+mod leases;
 mod leaving;
 mod line;
 mod objects;

@@ -41,6 +41,7 @@ fn desk(node: &str) -> Desk {
         namespace: HOME.to_owned(),
         node: node.to_owned(),
         instance: "recorded".to_owned(),
+        host: String::new(),
         timing: TIMING,
         on_stop: OnStop::Auto,
     };

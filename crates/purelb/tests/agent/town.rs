@@ -34,9 +34,8 @@ use crate::line::{Line, Weather};
 
 /// Where PureLB is installed.
 pub const HOME: &str = "purelb-system";
-/// How the leases of the stories are timed: the shipped manifest's way.
-pub const TIMING: Timing =
-    Timing { lease: Duration::from_secs(10), renew_deadline: Duration::from_secs(7), retry: Duration::from_secs(2) };
+/// How the leases of the stories are timed: as shipped.
+pub const TIMING: Timing = Timing::SHIPPED;
 
 /// Who holds which local address, as of now, and whether there ever were two.
 #[derive(Default)]
@@ -76,6 +75,8 @@ impl Holders {
 /// One machine.
 pub struct TownNode {
     pub name: String,
+    /// Its machine, which has the name of the node unless two machines believe to be one node.
+    pub machine: String,
     pub kernel: Pretended,
     pub weather: watch::Sender<Weather>,
     pub writes: Arc<Mutex<Vec<(Method, String)>>>,
@@ -159,7 +160,14 @@ impl Town {
         let object =
             json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"addresses": addresses}});
         self.create("nodes", object).await?;
-        let (holders, clock, me) = (self.holders.clone(), self.clock, name.clone());
+        self.add_machine(&name, &name, number);
+        Ok(())
+    }
+
+    /// A machine that believes to be this node; its agent is not started yet.
+    pub fn add_machine(&mut self, machine: &str, node: &str, number: u8) {
+        let (machine, name) = (machine.to_owned(), node.to_owned());
+        let (holders, clock, me) = (self.holders.clone(), self.clock, machine.clone());
         let observer = move |links: &Links| {
             holders.lock().expect("nobody panics with it").see(&me, links, clock.now().0);
         };
@@ -168,6 +176,7 @@ impl Town {
         let line = Line { server: self.server.clone(), weather: line, writes: writes.clone() };
         self.nodes.push(TownNode {
             name,
+            machine,
             kernel: Pretended::new(links(number), self.clock, Box::new(observer)),
             weather,
             writes,
@@ -178,7 +187,12 @@ impl Town {
             runs: 0,
             on_stop: OnStop::Auto,
         });
-        Ok(())
+    }
+
+    /// Waits until an agent has ended by itself; answers with why.
+    pub async fn ended(&mut self, node: usize) -> Result<String> {
+        let agent = self.nodes[node].agent.take().context("it runs")?;
+        Ok(agent.task.await.context("the agent panicked")?.err().unwrap_or_default())
     }
 
     /// Starts the agent of a node.
@@ -188,7 +202,8 @@ impl Town {
         let settings = Settings {
             namespace: HOME.to_owned(),
             node: node.name.clone(),
-            instance: format!("{}-{}", node.name, node.runs),
+            instance: format!("{}-{}", node.machine, node.runs),
+            host: node.machine.clone(),
             timing: TIMING,
             on_stop: node.on_stop,
         };

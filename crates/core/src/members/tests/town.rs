@@ -13,11 +13,10 @@ use ipnet::IpNet;
 use super::super::*;
 use crate::elect::{Elections, elect};
 
-pub const DURATION: Duration = Duration::from_secs(10);
-const RETRY: Duration = Duration::from_secs(2);
+/// The shipped numbers.
+pub const DURATION: Duration = Duration::from_secs(7);
+const RETRY: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(200);
-/// How long an agent without a live Lease watches before it joins.
-const WATCHES: Duration = Duration::from_millis(7_500);
 
 pub const NODES: usize = 4;
 pub const SUBNETS: [&str; 2] = ["10.0.0.0/24", "10.0.1.0/24"];
@@ -43,6 +42,12 @@ pub enum Trouble {
     Unplug(usize),
     Plug(usize),
     WatchAnew,
+    /// Somebody deletes the Lease, which its agent may not hear of.
+    DeleteLease,
+    /// An agent is started on another machine under the name of the first node.
+    StartTwin,
+    /// The API server is given the state of this long ago, and breaks all connections.
+    Restore(Duration),
 }
 
 /// The API server: Leases, and everything that ever happened to them.
@@ -68,10 +73,13 @@ struct Write {
     /// What it writes; nothing deletes.
     stored: Option<Stored>,
     answered: bool,
+    /// The highest version that its agent had heard when it was sent.
+    heard: u64,
 }
 
 struct Node {
     name: String,
+    host: String,
     clock_off: i64,
     plugged: BTreeSet<IpNet>,
     /// What the kernel holds, and until when.
@@ -90,7 +98,6 @@ struct Node {
 struct Agent {
     members: Members,
     elections: Elections,
-    started: Moment,
     /// How much of the log it has seen.
     seen: usize,
     listed: bool,
@@ -98,7 +105,10 @@ struct Agent {
     watching: bool,
     /// How often it renews: not quite as often as the others, so that they meet in every order.
     renew: Duration,
-    found_live: bool,
+    joined: bool,
+    restored: bool,
+    /// What it has put into the kernel itself.
+    taken: BTreeSet<IpAddr>,
     was_fenced: bool,
     last_sent: Option<Moment>,
     answered: bool,
@@ -117,13 +127,15 @@ impl Town {
     pub fn new(clocks: [i64; NODES]) -> Self {
         let subnets: BTreeSet<IpNet> = SUBNETS.iter().map(|subnet| subnet.parse().unwrap()).collect();
         let node = |(i, clock_off): (usize, &i64)| Node {
-            name: format!("node-{i}"),
+            // The last one has the name of the first.
+            name: format!("node-{}", i % NODES),
+            host: format!("host-{i}"),
             clock_off: *clock_off,
             plugged: subnets.clone(),
             kernel: BTreeMap::new(),
             agent: None,
             starts: 0,
-            renew: Duration::from_millis(5_000 - 400 * i as u64),
+            renew: Duration::from_millis(1_000 - 80 * i as u64),
             paused: Moment::default(),
             watch_stalled: Moment::default(),
             writes_lost: Moment::default(),
@@ -131,7 +143,7 @@ impl Town {
             watch_delay: Duration::ZERO,
             write_delay: Duration::ZERO,
         };
-        let nodes = clocks.iter().enumerate().map(node).collect();
+        let nodes = clocks.iter().chain(&clocks[..1]).enumerate().map(node).collect();
         Self { now: Moment(Duration::from_secs(1_000)), server: Server::default(), nodes, renewals: 0 }
     }
 
@@ -150,7 +162,7 @@ impl Town {
                 node.agent = None;
                 node.kernel.clear();
             }
-            Trouble::Start => node.start(now),
+            Trouble::Start => node.start(),
             Trouble::Leave => self.leave(which),
             Trouble::Unplug(subnet) => drop(node.plugged.remove(&SUBNETS[*subnet].parse().unwrap())),
             Trouble::Plug(subnet) => drop(node.plugged.insert(SUBNETS[*subnet].parse().unwrap())),
@@ -159,19 +171,26 @@ impl Town {
                     agent.watching = false;
                 }
             }
+            Trouble::DeleteLease => {
+                let name = node.name.clone();
+                self.server.store(now, &name, None);
+            }
+            Trouble::StartTwin => self.nodes[NODES].start(),
+            Trouble::Restore(back) => self.server.restore(now - *back),
         }
     }
 
     /// An agent that is asked to stop lets go first and deletes its Lease then.
     fn leave(&mut self, which: usize) {
         let node = &mut self.nodes[which];
-        if node.paused > self.now || node.agent.take().is_none() {
+        let Some(agent) = node.agent.take_if(|_| node.paused <= self.now) else { return };
+        node.kernel.clear();
+        if agent.members.has_twin(self.now) {
             return;
         }
-        node.kernel.clear();
         let base = self.server.version(&node.name);
         let at = self.now + node.write_delay;
-        self.server.arriving.push(Write { at, node: which, base, stored: None, answered: false });
+        self.server.arriving.push(Write { at, node: which, base, stored: None, answered: false, heard: 0 });
     }
 
     pub fn pass(&mut self, time: Duration) {
@@ -179,7 +198,7 @@ impl Town {
         while self.now < end {
             self.now = self.now + TICK;
             self.write();
-            for which in 0..NODES {
+            for which in 0..self.nodes.len() {
                 if self.nodes[which].paused <= self.now {
                     self.step(which);
                 }
@@ -215,7 +234,9 @@ impl Town {
         for addr in addrs() {
             let serves =
                 |node: &&Node| node.agent.is_some() && node.plugged.iter().any(|subnet| subnet.contains(&addr));
-            let candidates: Vec<Arc<str>> = self.nodes.iter().filter(serves).map(|n| n.name.as_str().into()).collect();
+            let candidates: BTreeSet<Arc<str>> =
+                self.nodes.iter().filter(serves).map(|n| n.name.as_str().into()).collect();
+            let candidates: Vec<_> = candidates.into_iter().collect();
             let expected: Vec<_> = elect(addr, &candidates, None).iter().map(|elected| &**elected.node).collect();
             assert_eq!(self.holders(addr), expected, "of {addr} at {:?}", self.now.0);
         }
@@ -233,8 +254,10 @@ impl Town {
                 continue;
             }
             self.server.store(now, &node.name, write.stored);
+            let version = self.server.version(&node.name);
             if let Some(agent) = &mut node.agent {
                 agent.answered |= write.answered;
+                agent.restored |= write.answered && version.is_some_and(|version| version <= write.heard);
             }
         }
     }
@@ -243,6 +266,13 @@ impl Town {
         let (now, node) = (self.now, &mut self.nodes[which]);
         let Some(mut agent) = node.agent.take() else { return };
         agent.listen(node, &self.server, now);
+        if agent.restored || agent.members.is_restored() {
+            // It ends without a word, and whoever looks after it starts another.
+            return node.start();
+        }
+        if agent.members.is_usurped() {
+            return node.kernel.clear();
+        }
         if agent.listed {
             agent.act(node, now);
             if agent.should_renew(node, now) {
@@ -273,24 +303,40 @@ impl Server {
         }
         self.log.push((now, node.to_owned(), stored));
     }
+
+    /// As an operator would: everything after a moment never was, and whatever was under way is lost.
+    fn restore(&mut self, moment: Moment) {
+        self.log.retain(|(at, ..)| *at <= moment);
+        self.arriving.clear();
+        self.leases.clear();
+        for (_, node, stored) in &self.log {
+            match stored {
+                Some(stored) => drop(self.leases.insert(node.clone(), stored.clone())),
+                None => drop(self.leases.remove(node)),
+            }
+        }
+    }
 }
 
 impl Node {
-    fn start(&mut self, now: Moment) {
+    fn start(&mut self) {
         if self.agent.is_some() {
             return;
         }
         self.starts += 1;
-        let timing = Timing { duration: DURATION, renew_deadline: Duration::from_secs(8) };
+        let timing = Timing { duration: DURATION, renew_deadline: DURATION };
+        let mut members = Members::new(&self.name, timing);
+        members.set_host(&self.host);
         self.agent = Some(Agent {
-            members: Members::new(&self.name, timing),
+            members,
             elections: Elections::new(),
-            started: now,
             seen: 0,
             listed: false,
             watching: false,
             renew: self.renew,
-            found_live: false,
+            joined: false,
+            restored: false,
+            taken: BTreeSet::new(),
             was_fenced: false,
             last_sent: None,
             answered: true,
@@ -317,17 +363,21 @@ impl Agent {
         let mut changes = Vec::new();
         if node.watch_stalled <= now {
             // Time never runs backwards, not even in a list.
-            let new = server.log[self.seen..].iter().take_while(|(at, ..)| *at + node.watch_delay <= now).count();
+            let unseen = server.log.get(self.seen..).unwrap_or_default();
+            let new = unseen.iter().take_while(|(at, ..)| *at + node.watch_delay <= now).count();
             let shown = self.seen + new;
             if self.watching {
-                for (_, name, stored) in &server.log[self.seen..shown] {
+                for (_, name, stored) in &unseen[..new] {
                     changes.extend(match stored {
                         Some(stored) => self.members.hear(node.view(stored, now), now),
                         None => self.members.gone(name),
                     });
                 }
             } else {
+                // After the past was changed, a list is shorter than what was seen.
+                let shown = shown.min(server.log.len());
                 changes.extend(self.list(node, &server.log[..shown], now));
+                self.seen = shown;
             }
             (self.seen, self.watching, self.listed) = (shown, true, true);
         }
@@ -347,9 +397,11 @@ impl Agent {
             latest.insert(name, stored);
         }
         let leases: Vec<_> = latest.into_values().flatten().map(|stored| node.view(stored, now)).collect();
-        let own = leases.iter().find(|lease| lease.node == node.name);
-        self.found_live |= own.is_some_and(|own| own.age < DURATION);
         let changes = self.members.hear_all(leases, now);
+        if !self.listed {
+            self.members.begin(now);
+            self.joined = self.members.is_expected() || node.kernel.values().any(|until| *until > now);
+        }
         for addr in addrs() {
             self.elections.watch(addr, None, &self.members);
         }
@@ -358,48 +410,69 @@ impl Agent {
 
     /// Brings the kernel in line.
     fn act(&mut self, node: &mut Node, now: Moment) {
+        self.joined = self.joined || self.members.may_join(now).is_ok();
         let fence = self.members.fence();
         self.was_fenced |= fence.is_some();
         for addr in addrs() {
             let held = node.kernel.get(&addr).is_some_and(|until| *until > now);
             let mine = node.serves(addr) && self.elections.winner(addr) == Some(&node.name);
+            if mine && held && !self.taken.contains(&addr) && self.members.has_twin(now) {
+                // It was left by an agent before that of the other machine, and ends by itself.
+                continue;
+            }
             let allowed = match fence {
                 Some(fence) => now < fence && (held || self.members.may_take(addr, now).is_ok()),
                 None => held && !self.was_fenced,
             };
             match fence {
-                _ if !mine || !allowed => drop(node.kernel.remove(&addr)),
-                Some(fence) => drop(node.kernel.insert(addr, now + Duration::from_secs(fence.since(now).as_secs()))),
+                _ if !mine || !allowed => {
+                    node.kernel.remove(&addr);
+                    self.taken.remove(&addr);
+                }
+                Some(fence) => {
+                    node.kernel.insert(addr, now + Duration::from_secs(fence.since(now).as_secs()));
+                    self.taken.insert(addr);
+                }
                 None => {}
             }
         }
     }
 
     fn should_renew(&self, node: &Node, now: Moment) -> bool {
-        let Some(last) = self.last_sent else { return self.found_live || now >= self.started + WATCHES };
+        let Some(last) = self.last_sent else { return true };
         let due = now >= last + self.renew || (!self.answered && now >= last + RETRY);
         let proof = self.members.proof_due().is_some_and(|due| due <= now);
-        due || self.urgent || proof || self.published != node.plugged
+        due || self.urgent || proof || self.published != self.said(node, now)
+    }
+
+    /// The subnets it says it serves.
+    fn said(&self, node: &Node, now: Moment) -> BTreeSet<IpNet> {
+        let mut said = if self.joined { node.plugged.clone() } else { BTreeSet::new() };
+        said.extend(self.members.subnets_of_twin(now));
+        said
     }
 
     fn renew(&mut self, node: &Node, which: usize, server: &Server, number: u64, now: Moment) -> Write {
         let renewed = number.to_string();
-        let said = Said { subnets: node.plugged.clone(), ..Said::default() };
+        let subnets = self.said(node, now);
+        let said = Said { subnets: subnets.clone(), ..Said::default() };
         self.members.renewing(renewed.clone(), said, now);
         (self.last_sent, self.answered, self.urgent) = (Some(now), false, false);
-        self.published.clone_from(&node.plugged);
+        self.published.clone_from(&subnets);
         let lease = LeaseView {
             node: node.name.clone(),
             renewed: Some(renewed),
             duration: Some(DURATION),
-            subnets: node.plugged.clone(),
-            instance: node.starts.to_string(),
-            saw: Some(self.members.acted_up_to()),
+            subnets,
+            instance: format!("{} {}", node.host, node.starts),
+            host: node.host.clone(),
+            saw: Some(self.members.answers_up_to(now)),
+            settled: self.members.is_settled(now),
             ..LeaseView::default()
         };
         let wall = i64::try_from(now.0.as_secs()).unwrap() + node.clock_off;
         let answered = node.answers_lost <= now;
-        let base = server.version(&node.name);
-        Write { at: now + node.write_delay, node: which, base, stored: Some(Stored { lease, wall }), answered }
+        let (base, heard) = (server.version(&node.name), self.members.acted_up_to());
+        Write { at: now + node.write_delay, node: which, base, stored: Some(Stored { lease, wall }), answered, heard }
     }
 }

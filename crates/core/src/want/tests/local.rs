@@ -439,19 +439,19 @@ fn what_another_node_claims_is_let_go_whatever_this_node_knows_of_the_service() 
     node.state.hear_lease(
         LeaseView {
             claims: BTreeSet::from([ip(&addr)]),
-            version: Some(90),
+            version: Some(900),
             renewed: Some("claiming".into()),
             ..node.lease("node-b", &SUBNETS.iter().map(|net| net.parse().unwrap()).collect(), Some(u64::MAX))
         },
         node.now,
     );
     node.state.want(node.now);
-    assert!(node.state.lease_wish().saw < 90, "acknowledged only when it is off the NIC");
+    assert!(node.state.lease_wish().saw < 900, "acknowledged only when it is off the NIC");
     node.rest();
     assert_eq!(node.on("eth0"), nic_and(&[]));
     let wish = node.state.lease_wish();
-    assert!(wish.urgent && wish.saw >= 90, "node-b waits for it: {wish:?}");
-    node.version = 90;
+    assert!(wish.urgent && wish.saw >= 900, "node-b waits for it: {wish:?}");
+    node.version = 900;
     node.peer("node-b", &SUBNETS, Some(u64::MAX));
     node.rest();
     assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]), "back with the claim gone");
@@ -518,6 +518,8 @@ fn a_claim_stays_in_the_lease_until_the_address_is_off_the_nic() {
     node.serve(near(&addr));
     endpoints(&mut node, &["node-a"]);
     node.renew();
+    node.peer("node-b", &SUBNETS, Some(u64::MAX));
+    node.rest();
     assert_eq!(node.on("eth0"), nic_and(&[&format!("{addr}/24")]));
     node.state.set_endpoints(&"test/web".into(), BTreeSet::new());
     node.state.want(node.now);

@@ -11,7 +11,7 @@ use purelb_core::plan::{Step, adopt, left_behind};
 use purelb_core::pool::ServiceKey;
 use tracing::{info, warn};
 
-use super::{Desk, notices, sight};
+use super::{Desk, Ended, notices, sight};
 use crate::agent::event::{API_SERVER, Event, LeaseNews};
 use crate::agent::guarded::Guarded;
 use crate::agent::kernel::KernelNews;
@@ -25,7 +25,7 @@ impl Desk {
         match event {
             Event::Service(change) => {
                 let service = if let Change::Here(news) = &change { Some(news.service.key.clone()) } else { None };
-                self.services.take(change, &mut self.state);
+                self.services.hear(change, &mut self.state);
                 service.inspect(|service| self.point(service));
             }
             Event::Endpoints(change) => {
@@ -188,10 +188,19 @@ impl Desk {
                     info!(event = "renewRecovered", "the lease is renewed again");
                 }
                 if let Some(view) = read::lease_view(&lease, Timestamp::UNIX_EPOCH) {
+                    // What was heard before it was sent has lower versions, unless the cluster's past is another by now.
+                    if view.version.is_some_and(|version| version <= self.heard) {
+                        self.ended = Some(Ended::Restored);
+                    }
                     self.sight.accepted(view.version, now);
                 }
                 self.metrics.lease_renewed(self.stamp.as_microsecond() as f64 / 1e6);
             }
+            lease::News::Usurped(instance) => {
+                warn!(instance, "another agent writes the lease of this node");
+                self.ended = Some(Ended::Usurped);
+            }
+            lease::News::Restored => self.ended = Some(Ended::Restored),
             lease::News::Failed(error) => {
                 let failures = self.heartbeat.failed(now);
                 self.metrics.lease_failures.inc();

@@ -56,6 +56,10 @@ pub(super) struct Services {
     grace: BTreeMap<ServiceKey, Moment>,
     /// Until when a Service is left alone after a failed write.
     pauses: BTreeMap<ServiceKey, Moment>,
+    /// While a list is being read, the Services that were written to meanwhile: the list may show them as they were.
+    answered: Option<BTreeSet<ServiceKey>>,
+    /// A list has shown a Service older than it was before.
+    restored: bool,
 }
 
 /// What looking at Services needs.
@@ -72,8 +76,28 @@ impl Services {
         self.known.is_complete()
     }
 
-    /// Takes a change in and passes it on to the decisions.
-    pub fn take(&mut self, change: Change<Box<ServiceNews>>, state: &mut State) {
+    /// Whether the API server has gone back in time.
+    pub fn is_restored(&self) -> bool {
+        self.restored
+    }
+
+    /// Takes a change of the watch in and passes it on to the decisions.
+    pub fn hear(&mut self, change: Change<Box<ServiceNews>>, state: &mut State) {
+        match &change {
+            Change::Restarted => self.answered = Some(BTreeSet::new()),
+            Change::Complete => self.answered = None,
+            Change::Here(news) => {
+                let key = &news.service.key;
+                let listed = self.answered.as_ref().is_some_and(|answered| !answered.contains(key));
+                let older = self.known.at(key).is_some_and(|meta| newer(&meta.version, &news.version));
+                self.restored |= listed && older;
+            }
+            Change::Gone(_) => {}
+        }
+        self.take(change, state);
+    }
+
+    fn take(&mut self, change: Change<Box<ServiceNews>>, state: &mut State) {
         let change = match change {
             Change::Here(news) => {
                 let key = news.service.key.clone();
@@ -273,6 +297,7 @@ impl Services {
             Outcome::Written(news) => {
                 self.grace.remove(&done.service);
                 self.pauses.remove(&done.service);
+                self.answered.as_mut().map(|answered| answered.insert(done.service.clone()));
                 self.take(Change::Here(news), state);
             }
             // The newer object is on its way, or the news that there is none.

@@ -8,7 +8,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
 use kube::api::ObjectMeta;
-use purelb_api::annotations::{LEASE_ADDRESSES, LEASE_CLAIMS, LEASE_INSTANCE, LEASE_PREFIX, LEASE_SAW, LEASE_SUBNETS};
+use purelb_api::annotations::{
+    LEASE_ADDRESSES, LEASE_CLAIMS, LEASE_HOST, LEASE_INSTANCE, LEASE_PREFIX, LEASE_SAW, LEASE_SETTLED, LEASE_SUBNETS,
+};
 
 use super::Content;
 
@@ -22,8 +24,10 @@ pub fn lease(node: &str, instance: &str, content: &Content, duration: Duration, 
         (LEASE_INSTANCE, instance.to_owned()),
         (LEASE_SAW, content.saw.to_string()),
         (LEASE_ADDRESSES, list(&content.addresses)),
-        // Always there: a merge patch would leave an old one as it is.
+        // Always there, like the next two: a merge patch would leave an old one as it is.
         (LEASE_CLAIMS, list(&content.claims)),
+        (LEASE_SETTLED, content.settled.to_string()),
+        (LEASE_HOST, content.host.clone()),
     ]);
     let labels = text(&[
         ("app.kubernetes.io/component", "lbnodeagent".to_owned()),
@@ -80,7 +84,15 @@ mod tests {
         let subnets = ["2001:db8::/64", "192.168.1.0/24", "10.0.0.0/24"].map(|text| text.parse().unwrap());
         let addresses = ["192.168.1.11", "2001:db8::11"].map(|text| text.parse().unwrap()).into();
         let claims = ["192.168.1.100", "2001:db8::100"].map(|text| text.parse().unwrap()).into();
-        let content = Content { subnets: subnets.into(), claims, saw: 17, owner: "node-uid".to_owned(), addresses };
+        let content = Content {
+            subnets: subnets.into(),
+            claims,
+            saw: 17,
+            settled: true,
+            host: "kernel-1".to_owned(),
+            owner: "node-uid".to_owned(),
+            addresses,
+        };
         let now = "2026-01-02T03:04:05.000006Z".parse().unwrap();
         let lease = lease("node-a", "pod-uid", &content, Duration::from_millis(10_900), now);
         let expected = json!({
@@ -93,6 +105,8 @@ mod tests {
                     "purelb.io/instance": "pod-uid",
                     "purelb.io/claims": "192.168.1.100,2001:db8::100",
                     "purelb.io/saw": "17",
+                    "purelb.io/settled": "true",
+                    "purelb.io/host": "kernel-1",
                     "purelb.io/node-addresses": "192.168.1.11,2001:db8::11",
                 },
                 "ownerReferences": [{
