@@ -80,10 +80,10 @@ pub async fn lead(
 ) {
     let (candidate, leadership) =
         Candidate::new(client.clone(), settings.home(), identity(&settings.replica), settings.timing);
-    let candidate = candidate.keeping(ready);
+    let (standing, candidate) = (candidate.standing(), candidate.keeping(ready));
     let (recorder, sending) = Recorder::counting(client.clone(), COMPONENT, metrics.events_lost());
     let (over, mut campaign_over) = watch::channel(false);
-    let workshop = Workshop::new(client, recorder, leadership, metrics.clone(), settings.home());
+    let workshop = Workshop::new(client, recorder, leadership, standing, metrics.clone(), settings.home());
     let campaign = candidate.run(async move { drop(campaign_over.wait_for(|over| *over).await) });
     let terms = async {
         let told = serve_terms(&workshop, settings, &mut questions, stop).await;

@@ -7,13 +7,14 @@
 //! ```
 //!
 //! A desk does no I/O and reads no clock. It lives for one term: a new leader starts with an empty one and fills it from
-//! fresh lists. Three rules keep addresses unique:
+//! fresh lists. Four rules keep addresses unique:
 //!
 //! - Before the first decision, every Service that an earlier leader may still be writing to is *touched*: a write of
 //!   that leader which is still under way then meets another version of the object and fails (`fence`).
 //! - What a wish takes is claimed in the book before it is written, together with what the Service still shows (`look`).
 //! - A write whose fate is unknown is sent again as it is until its fate is known, and keeps its claim meanwhile
 //!   (`settle`).
+//! - Who reads that a later term has begun does nothing more before the lease says that it is not so (`rival`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -37,6 +38,7 @@ use crate::cluster::watch::Change;
 use externals::Externals;
 use pauses::Pauses;
 use record::Record;
+use rival::Rival;
 pub(in crate::allocator) use settle::newer;
 use sweep::Sweep;
 
@@ -47,6 +49,7 @@ mod look;
 mod origin;
 pub(super) mod pauses;
 mod record;
+mod rival;
 mod services;
 mod settle;
 mod sweep;
@@ -170,6 +173,8 @@ pub struct Desk {
     record: Record,
     /// Whether groups, or what surrounds them, may be others than the book says.
     outdated: Outdated,
+    /// Whether another may lead by now.
+    rival: Rival,
     /// How often the groups have changed in this term.
     forms: u64,
     /// What happened since it was last asked for.
@@ -205,6 +210,7 @@ impl Desk {
             sweep: Sweep::default(),
             record: Record::new(term),
             outdated: Outdated::default(),
+            rival: Rival::default(),
             forms: 0,
             tallies: Vec::new(),
             unshown: true,
@@ -248,6 +254,7 @@ impl Desk {
             Done::Bgp(namespace, name, outcome) => self.configurations.written(&(namespace, name), outcome, at),
             Done::Swept(outcome) => self.swept(outcome, at),
             Done::Told => {}
+            Done::Confirmed(answer) => self.rival.answered(answer, at),
             Done::Record(outcome) => self.recorded(outcome, at),
             Done::Group(namespace, name, outcome) => self.groups.written(&namespace, &name, outcome, at),
         }
@@ -256,6 +263,9 @@ impl Desk {
 
     /// The next thing to ask of the API server, if there is one.
     pub fn next_job(&mut self, now: Timestamp, at: Instant) -> Option<Job> {
+        if self.has_rival() {
+            return self.rival.next_job(at);
+        }
         self.wake(at);
         self.advance(at);
         if let Some(job) = self.ready.pop_front() {
@@ -308,6 +318,7 @@ impl Desk {
         [
             self.late_until.filter(|until| *until > at && matches!(self.phase, Phase::Fencing(_))),
             self.pauses.next(at),
+            self.rival.next_wake(at),
             self.sweep.pauses.next(at),
             self.externals.next_wake(at),
             self.record.next_wake(at),

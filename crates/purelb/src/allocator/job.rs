@@ -12,6 +12,8 @@ use purelb_core::reason::Reason;
 use purelb_core::report::Stock;
 use serde_json::Value;
 
+use crate::cluster::leader::Answer;
+
 /// Something to do outside.
 #[derive(Clone, Debug)]
 pub enum Job {
@@ -84,6 +86,8 @@ pub enum Job {
         /// The Event.
         notice: Notice,
     },
+    /// Ask the lease whether this process still leads.
+    Confirm,
     /// Look through one page of the Services that are no LoadBalancers for marks of ours.
     Sweep {
         /// Where to go on; `None` for the first page.
@@ -206,6 +210,8 @@ pub enum Done {
     Bgp(String, String, StatusOutcome<BgpObject>),
     /// A page of the Services that are no LoadBalancers was looked through, or not.
     Swept(SweepOutcome),
+    /// What the lease says about this leadership.
+    Confirmed(Answer),
     /// Something was told.
     Told,
     /// A group's status was written, or why not.

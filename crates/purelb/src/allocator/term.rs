@@ -109,10 +109,17 @@ impl<'a> Shift<'a> {
             self.desk.tick(now);
             self.tick_at = now + TICK;
         }
+        if self.jobs.is_empty() {
+            // Who had nothing to do may have slept, and not know for how long.
+            self.workshop.standing.doubt();
+        }
         while self.jobs.len() < AT_ONCE
             && let Some(job) = self.desk.next_job(Timestamp::now(), now)
         {
             self.jobs.push(self.begun(job));
+        }
+        if self.desk.has_rival() {
+            return;
         }
         while let Some(call) = self.desk.next_external(now) {
             self.calls.push(self.begun(call));
@@ -154,7 +161,7 @@ impl<'a> Shift<'a> {
 
 /// Fresh watches of everything that decisions depend on.
 fn watches(workshop: &Workshop, namespace: &str) -> impl Stream<Item = News> + Unpin + use<> {
-    let client = &workshop.client;
+    let client = &workshop.standing.doubting(&workshop.client);
     let balancers = watcher::Config::default().fields("spec.type=LoadBalancer");
     let services = changes("services", Api::<ServiceObject>::all(client.clone()), balancers);
     let groups = changes("servicegroups", Api::<GroupObject>::all(client.clone()), watcher::Config::default());

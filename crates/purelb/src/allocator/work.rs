@@ -20,12 +20,12 @@ use purelb_ipam::{Ipam, IpamError, Stats, Wanted};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::job::{Done, GroupOutcome, Job, NoAddress, Outcome, RecordOutcome, Release, StatusOutcome, SweepOutcome};
 use super::metrics::Metrics;
-use crate::cluster::leader::Leadership;
+use crate::cluster::leader::{Answer, Leadership, Standing};
 use crate::cluster::recorder::Recorder;
 
 /// How long a call to the API server may take. Shorter than the margin of the lease: a write sent in the last moment of a
@@ -44,6 +44,8 @@ pub struct Workshop {
     pub recorder: Recorder,
     /// Whether this process may write.
     pub leadership: watch::Receiver<Leadership>,
+    /// Whether it truly may.
+    pub standing: Standing,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The namespace PureLB keeps its own objects in.
@@ -57,10 +59,11 @@ impl Workshop {
         client: Client,
         recorder: Recorder,
         leadership: watch::Receiver<Leadership>,
+        standing: Standing,
         metrics: Arc<Metrics>,
         home: &str,
     ) -> Self {
-        Self { client, recorder, leadership, metrics, home: home.into(), sidecars: Arc::default() }
+        Self { client, recorder, leadership, standing, metrics, home: home.into(), sidecars: Arc::default() }
     }
 
     /// Does one job to its end.
@@ -102,6 +105,10 @@ impl Workshop {
                 self.tell(&reference("v1", "Service", &metadata(&service, uid)), vec![notice]);
                 Done::Told
             }
+            Job::Confirm => {
+                self.standing.doubt();
+                Done::Confirmed(self.standing.confirm(term).await)
+            }
             Job::Sweep { from } => Done::Swept(self.sweep(from).await),
             Job::ReadRecord => Done::Record(self.read_record().await),
             Job::WriteRecord { body, create } => Done::Record(self.write_record(term, &body, create).await),
@@ -113,11 +120,11 @@ impl Workshop {
     }
 
     fn may_write(&self, term: u64) -> bool {
-        self.leadership.borrow().term_at(Instant::now()) == Some(term)
+        self.standing.by_the_clock(term)
     }
 
     async fn patch(&self, term: u64, service: &ServiceKey, patch: &Value, notices: Vec<Notice>) -> Outcome {
-        if !self.may_write(term) {
+        if self.standing.confirm(term).await != Answer::Leads {
             return Outcome::NotSent;
         }
         let (api, name) = self.services(service);
@@ -131,7 +138,12 @@ impl Workshop {
             }
             Ok(Err(error)) => {
                 self.metrics.update_failed();
-                failure(service, &error)
+                let outcome = failure(service, &error);
+                if matches!(outcome, Outcome::Conflict) {
+                    // Who was faster may be the next leader.
+                    self.standing.doubt();
+                }
+                outcome
             }
             Err(_) => {
                 self.metrics.update_failed();
@@ -223,7 +235,7 @@ impl Workshop {
     }
 
     async fn write_record(&self, term: u64, body: &Value, create: bool) -> RecordOutcome {
-        if !self.may_write(term) {
+        if self.standing.confirm(term).await != Answer::Leads {
             return RecordOutcome::Unsure;
         }
         let api = self.record();
@@ -234,6 +246,10 @@ impl Workshop {
             }
         };
         match timeout(PATIENCE, call).await {
+            Ok(Err(error)) if is(&error, 409) => {
+                self.standing.doubt();
+                RecordOutcome::Conflict
+            }
             Ok(written) => recorded(written.map(Some)),
             Err(_) => RecordOutcome::Unsure,
         }

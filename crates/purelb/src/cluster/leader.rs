@@ -6,9 +6,9 @@
 //! - A lease is another's until it has stood unchanged for its whole duration *before the eyes of this process*, and it
 //!   is then taken with the resourceVersion that was seen, so that a renewal seen late means a conflict, not two leaders.
 //!
-//! What no lease can prevent is a write that is already on its way when its sender loses the lease, or a machine that
-//! sleeps together with its clock. Against both, a new leader fences its predecessor before it decides anything; the
-//! term, which no two leaderships share, is what it writes for that.
+//! What no lease can prevent is a write that is already on its way when its sender loses the lease. Against it, a new leader
+//! fences its predecessor before it decides anything; the term, which no two leaderships share, is what it writes for that.
+//! A machine that sleeps together with its clock does not see that its time is over: see [`Standing`].
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::pin;
@@ -26,6 +26,9 @@ use super::again::until_answered;
 
 mod bell;
 mod record;
+mod standing;
+
+pub use standing::{Answer, Standing};
 
 /// The Lease, in the namespace PureLB is installed in.
 pub const LEASE_NAME: &str = "purelb-allocator";
@@ -173,6 +176,12 @@ impl Candidate {
             unseen: None,
         };
         (candidate, news)
+    }
+
+    /// The means to find out whether this candidate still leads, where its clock alone may be wrong.
+    pub fn standing(&self) -> Standing {
+        let (leases, identity) = (self.leases.clone(), self.identity.clone());
+        Standing::new(leases, identity, self.leadership.clone(), self.timing.patience())
     }
 
     /// With something to keep until the lease has been seen, which is when the candidate can do its duty, leading or not.

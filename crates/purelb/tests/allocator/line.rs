@@ -23,6 +23,8 @@ pub struct Line {
     counts: Arc<Counts>,
     /// Whether the server answers everything with 503.
     unavailable: Arc<AtomicBool>,
+    /// Whether watches of a single lease tell nothing.
+    deaf: Arc<AtomicBool>,
     /// Whether the server is to forget its history before it answers with the next page of a list.
     forgetful: Arc<AtomicBool>,
 }
@@ -44,7 +46,14 @@ impl Line {
     pub fn to(server: &Kubelite) -> Self {
         let (cut, _) = watch::channel(false);
         let (cut, server) = (Arc::new(cut), server.clone());
-        Self { server, cut, counts: Arc::default(), unavailable: Arc::default(), forgetful: Arc::default() }
+        Self {
+            server,
+            cut,
+            counts: Arc::default(),
+            unavailable: Arc::default(),
+            deaf: Arc::default(),
+            forgetful: Arc::default(),
+        }
     }
 
     pub fn client(&self) -> Client {
@@ -60,6 +69,11 @@ impl Line {
     pub fn make_unavailable(&self) {
         self.unavailable.store(true, Ordering::Relaxed);
         self.cut();
+    }
+
+    /// What happens to the allocator's own lease is not told.
+    pub fn be_deaf_to_the_lease(&self) {
+        self.deaf.store(true, Ordering::Relaxed);
     }
 
     pub fn mend(&self) {
@@ -103,6 +117,9 @@ impl Line {
             let answer = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
             let body = http_body_util::BodyExt::boxed_unsync(http_body_util::Empty::new());
             return Ok(answer.body(self.cuttable(body, false))?);
+        }
+        if is_watch && query.contains("fieldSelector=metadata.name") && self.deaf.load(Ordering::Relaxed) {
+            return std::future::pending().await;
         }
         if is_watch && *self.cut.borrow() {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);

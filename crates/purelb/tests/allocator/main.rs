@@ -10,4 +10,5 @@ mod line;
 mod odd;
 mod oldest;
 mod outage;
+mod paused;
 mod statuses;

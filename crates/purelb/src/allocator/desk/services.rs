@@ -11,6 +11,9 @@ use crate::cluster::watch::Change;
 impl Desk {
     /// The watch may be behind what the API server has answered: what is older than what is known says nothing.
     pub(super) fn hear_of_services(&mut self, change: Change<Box<ServiceRecord>>) {
+        if let Change::Here(record) | Change::Gone(record) = &change {
+            self.heed(record);
+        }
         if let Change::Here(record) | Change::Gone(record) = &change
             && let Some(known) = self.services.at(&record.view.key)
             && !newer(&record.resource_version, &known.resource_version)

@@ -17,6 +17,9 @@ impl Desk {
     /// A job about a Service has ended.
     pub(super) fn settle(&mut self, key: &ServiceKey, outcome: Outcome, now: Timestamp, at: Instant) {
         let Some(busy) = self.busy.remove(key) else { return };
+        if let Outcome::Is(record) | Outcome::Retyped(record, _) = &outcome {
+            self.heed(record);
+        }
         match outcome {
             // What was answered may be older than the news that the Service has left: the claim stands until that is clear.
             Outcome::Is(_) | Outcome::Retyped(..) if busy.left && self.services.at(key).is_none() => self.read(key),

@@ -15,6 +15,7 @@ mod chaos;
 mod external;
 mod fence;
 mod origin;
+mod rival;
 mod stories;
 
 const UNKNOWN: fn() -> Outcome = || Outcome::Unsure("no answer".to_owned());
