@@ -112,7 +112,7 @@ fn look(scope: &Scope, book: &Book, svc: &ServiceView) -> Decision {
         return Decision::LeaveAlone;
     }
     let Some(held) = own_addresses(book, svc) else { return Decision::LeaveAlone };
-    if !svc.has_cluster_ip {
+    if !svc.has_cluster_ip || svc.is_leaving {
         return as_it_is(svc, held);
     }
     let (target, notices) = target::resolve(book, svc);

@@ -17,6 +17,8 @@ pub struct ServiceView {
     pub class: Option<String>,
     /// Whether it has a cluster address; without one there is nothing to balance.
     pub has_cluster_ip: bool,
+    /// Whether it is being deleted, and waits for somebody's finalizer.
+    pub is_leaving: bool,
     /// `spec.ipFamilies`, each once, in order.
     pub families: Vec<Family>,
     /// `spec.ipFamilyPolicy`: whether one family of two is better than none.

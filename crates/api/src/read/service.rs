@@ -85,6 +85,7 @@ pub fn service(object: &ServiceObject) -> ServiceRecord {
             uid: object.metadata.uid.clone().unwrap_or_default(),
             class: spec.load_balancer_class.clone(),
             has_cluster_ip: spec.cluster_ip.as_deref().is_some_and(|addr| addr.parse::<IpAddr>().is_ok()),
+            is_leaving: object.metadata.deletion_timestamp.is_some(),
             families: families(spec),
             prefers_dual_stack: spec.ip_family_policy.as_deref() == Some("PreferDualStack"),
             ports: spec.ports.iter().flatten().filter_map(port).collect(),

@@ -161,7 +161,7 @@ impl Asked<'_> {
             return self.keep(reason);
         }
         let Some(ranges) = slot.group.ranges() else { return self.keep(Reason::NoRanges) };
-        let mut addrs: Vec<IpAddr> = if self.svc.asks.re_evaluate { self.fitting(slot) } else { self.held.clone() };
+        let mut addrs = if self.svc.asks.re_evaluate { self.fitting(slot) } else { self.wanted_of(&self.held) };
         let (mut skipped, mut refused) = (0, None);
         for family in self.wanted() {
             for (range, entry) in ranges.of(family).iter().enumerate() {

@@ -148,6 +148,7 @@ fn svc(name: &str) -> ServiceView {
         uid: format!("uid of {key}"),
         class: None,
         has_cluster_ip: true,
+        is_leaving: false,
         families: vec![Family::V4],
         prefers_dual_stack: false,
         ports: vec![Port { protocol: Protocol::Tcp, number: 80 }],
@@ -442,4 +443,26 @@ fn al_8_skip_ipv6_dad_follows_the_group() {
     let mut town = Town::new(&[skipping, group("plain", &["4.5.6.0/24"])]);
     assert!(town.put(svc("a")).brand.skip_ipv6_dad);
     assert!(!town.put(svc("b").from("plain")).brand.skip_ipv6_dad);
+}
+
+#[test]
+fn a_service_that_is_being_deleted_gets_nothing_new_and_keeps_what_it_has() {
+    let mut town = Town::new(&[group("default", &["1.2.3.0/24", "2001:db8::/120"])]);
+    let mut leaving = svc("a");
+    leaving.is_leaving = true;
+    assert_eq!(decide(&town.scope, &town.book, &leaving), Decision::LeaveAlone);
+    town.put(svc("b"));
+    let mut leaving = town.services["test/b"].clone().dual();
+    leaving.is_leaving = true;
+    assert_eq!(decide(&town.scope, &town.book, &leaving), Decision::LeaveAlone, "and no second family");
+}
+
+#[test]
+fn multi_pool_from_two_families_to_one_gives_the_other_back() {
+    let mut remote = group("default", &["1.2.3.0/24", "1.2.4.0/24", "2001:db8::/120", "2001:db8:1::/120"]);
+    remote.placement = Placement::Remote;
+    let mut town = Town::new(&[remote]);
+    assert_eq!(town.put(svc("a").dual().multi(true)).addrs.len(), 4);
+    let single = town.edit("test/a", |svc| svc.families = vec![Family::V4]);
+    assert_eq!((single.text().as_str(), single.events()), ("1.2.3.0, 1.2.4.0", vec!["AddressReleased"]));
 }

@@ -71,6 +71,7 @@ impl Cluster {
             uid: name.into(),
             class: None,
             has_cluster_ip: true,
+            is_leaving: false,
             families: vec![],
             prefers_dual_stack: false,
             ports: vec![],

@@ -44,6 +44,7 @@ fn everything_that_decisions_need_is_read() {
         uid: "u-1".into(),
         class: Some("purelb.io/purelb".into()),
         has_cluster_ip: true,
+        is_leaving: false,
         families: vec![Family::V6, Family::V4],
         prefers_dual_stack: true,
         ports: vec![port(Protocol::Tcp, 80), port(Protocol::Udp, 53), port(Protocol::Sctp, 9)],
