@@ -23,6 +23,13 @@ use super::desk::{Desk, Tally};
 pub const NO_POOL: &str = "<none>";
 /// The pool of a refusal when the addresses of a Service do not tell one.
 pub const UNKNOWN_POOL: &str = "<unknown>";
+/// The pool of a refusal when Services ask for ever more groups that there are none of, or for one with a very long name.
+pub const OTHER_POOL: &str = "<other>";
+
+/// How many names of groups that there are none of become labels, and how many characters such a name may have: what users
+/// write is no reason for ever more series.
+const STRANGERS: usize = 50;
+const LONGEST_NAME: usize = 63;
 
 /// Upper bounds in seconds, the customary ones.
 const SECONDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -57,6 +64,8 @@ pub struct Metrics {
 struct Shown {
     pools: BTreeSet<String>,
     out_of_scope: BTreeSet<Group>,
+    /// Names of groups that there are none of, which are labels.
+    strangers: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -168,7 +177,7 @@ impl Metrics {
         self.in_use.remove(&Pool::named(pool));
     }
 
-    /// An allocation was refused; the pool is the group that was asked for, [`NO_POOL`] or [`UNKNOWN_POOL`].
+    /// An allocation was refused; the pool is the group that was asked for, [`NO_POOL`], [`UNKNOWN_POOL`] or [`OTHER_POOL`].
     pub fn rejected(&self, pool: &str, reason: &Reason) {
         let label = Rejection { pool: pool.to_owned(), reason: reason_label(reason) };
         self.rejected.get_or_create(&label).inc();
@@ -274,11 +283,32 @@ impl Metrics {
         }
         for tally in desk.take_tallies() {
             match tally {
-                Tally::Refused(asked, reason) => self.rejected(label(desk, asked.as_deref(), &reason), &reason),
+                Tally::Refused(asked, reason) => self.rejected(self.label(desk, asked.as_deref(), &reason), &reason),
                 Tally::MultiPool { group, partial } => self.multipool_allocated(&group, partial),
                 Tally::Balanced(group) => self.balance_pools_allocated(&group),
             }
         }
+    }
+
+    /// The pool of a refusal: the name that was asked for.
+    fn label<'a>(&self, desk: &Desk, asked: Option<&'a str>, reason: &Reason) -> &'a str {
+        match asked {
+            _ if matches!(reason, Reason::MultiPoolSpans { .. }) => UNKNOWN_POOL,
+            None => NO_POOL,
+            Some(asked) if desk.groups().has(asked) => asked,
+            Some(asked) => self.stranger(asked),
+        }
+    }
+
+    /// The label for a name that is no group's.
+    fn stranger<'a>(&self, name: &'a str) -> &'a str {
+        let mut shown = self.shown();
+        let known = shown.strangers.contains(name);
+        if !known && (shown.strangers.len() >= STRANGERS || name.chars().count() > LONGEST_NAME) {
+            return OTHER_POOL;
+        }
+        shown.strangers.insert(name.to_owned());
+        name
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
@@ -303,16 +333,6 @@ fn add_durations(registry: &mut Registry) -> Durations {
     let help = "Duration of calls to external IPAM";
     registry.register("purelb_allocator_sidecar_rpc_duration_seconds", help, durations.clone());
     durations
-}
-
-/// The pool of a refusal. Only names of groups become labels: what users write is no reason for ever more series.
-fn label<'a>(desk: &Desk, asked: Option<&'a str>, reason: &Reason) -> &'a str {
-    match asked {
-        _ if matches!(reason, Reason::MultiPoolSpans { .. }) => UNKNOWN_POOL,
-        None => NO_POOL,
-        Some(asked) if desk.groups().has(asked) => asked,
-        Some(_) => UNKNOWN_POOL,
-    }
 }
 
 /// How many addresses a group has and how many are in use. How much an external IPAM has, only it can tell.

@@ -118,3 +118,16 @@ fn ns_11_reasons_have_the_words_that_alerts_know() {
         assert_eq!(reason_label(&reason), label, "{reason}");
     }
 }
+
+#[test]
+fn the_names_that_users_ask_for_become_labels_and_there_is_an_end_to_them() {
+    let metrics = Metrics::new(&mut Registry::default());
+    let names: Vec<String> = (0..60).map(|n| format!("typo-{n}")).collect();
+    for (n, name) in names.iter().enumerate() {
+        assert_eq!(metrics.stranger(name), if n < 50 { name } else { OTHER_POOL });
+    }
+    assert_eq!(metrics.stranger("typo-7"), "typo-7", "a name that is a label stays one");
+    let metrics = Metrics::new(&mut Registry::default());
+    let (longest, too_long) = ("x".repeat(63), "x".repeat(64));
+    assert_eq!((metrics.stranger(&longest), metrics.stranger(&too_long)), (longest.as_str(), OTHER_POOL));
+}
