@@ -69,7 +69,8 @@ impl Settings {
 
 /// Stands for election and leads whenever elected, until `stop`.
 ///
-/// Ready is an allocator that has seen the lease, be it to lead or to stand by: then `ready` is let go.
+/// Ready is an allocator that has seen the lease, be it to lead or to stand by: then `ready` is let go. One that leads is
+/// ready once it has read the lists of all that its decisions depend on.
 pub async fn lead(
     client: Client,
     settings: &Settings,
@@ -80,10 +81,11 @@ pub async fn lead(
 ) {
     let (candidate, leadership) =
         Candidate::new(client.clone(), settings.home(), identity(&settings.replica), settings.timing);
-    let (standing, candidate) = (candidate.standing(), candidate.keeping(ready));
+    let (standing, readiness) = (candidate.standing(), ready.readiness());
+    let candidate = candidate.keeping(ready);
     let (recorder, sending) = Recorder::counting(client.clone(), COMPONENT, metrics.events_lost());
     let (over, mut campaign_over) = watch::channel(false);
-    let workshop = Workshop::new(client, recorder, leadership, standing, metrics.clone(), settings.home());
+    let workshop = Workshop::new(client, recorder, (leadership, standing), readiness, metrics.clone(), settings.home());
     let campaign = candidate.run(async move { drop(campaign_over.wait_for(|over| *over).await) });
     let terms = async {
         let told = serve_terms(&workshop, settings, &mut questions, stop).await;

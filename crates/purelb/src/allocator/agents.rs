@@ -141,8 +141,9 @@ impl Agents {
     pub fn is_deserted(&self, node: &str, addr: IpAddr, at: Instant) -> bool {
         let alive = self.leases.at(node).is_some_and(|member| member.live);
         let away = self.away.get(node).is_some_and(|until| *until > at);
-        let taken_over = self.live().any(|member| member.lease.subnets.iter().any(|subnet| subnet.contains(&addr)));
-        self.acquainted.1 && !alive && !away && !taken_over
+        // Asked last: it costs a look at every node, and nearly all announcers are alive.
+        let taken_over = || self.live().any(|member| member.lease.subnets.iter().any(|subnet| subnet.contains(&addr)));
+        self.acquainted.1 && !alive && !away && !taken_over()
     }
 
     /// Whether since the last time somebody has become known as gone for good.

@@ -151,6 +151,8 @@ pub struct Desk {
     surroundings: Surroundings,
     book: Book,
     phase: Phase,
+    /// The time as it was last told.
+    now: Timestamp,
     /// Until when a write of an earlier leader may still arrive; `None` once that time was seen to be over.
     late_until: Option<Instant>,
     /// Services that could not be touched, and were waited for until no earlier leader could be writing to them.
@@ -197,6 +199,7 @@ impl Desk {
             surroundings: Surroundings::default(),
             book: Book::default(),
             phase: Phase::Gathering,
+            now: Timestamp::UNIX_EPOCH,
             late_until: Some(at + fence::LATEST_ARRIVAL),
             untouched: Vec::new(),
             queue: VecDeque::new(),
@@ -219,6 +222,7 @@ impl Desk {
 
     /// Takes news in.
     pub fn hear(&mut self, news: News, now: Timestamp, at: Instant) {
+        self.now = now;
         match news {
             News::Service(change) => self.hear_of_services(change),
             News::Group(change) => self.outdated.groups |= self.groups.take(change),
@@ -246,6 +250,7 @@ impl Desk {
 
     /// Takes the end of a job in.
     pub fn done(&mut self, done: Done, now: Timestamp, at: Instant) {
+        self.now = now;
         match done {
             Done::Service(key, outcome) => self.settle(&key, outcome, now, at),
             Done::Released(release, result) => self.released(&release, result.err(), at),
@@ -263,6 +268,7 @@ impl Desk {
 
     /// The next thing to ask of the API server, if there is one.
     pub fn next_job(&mut self, now: Timestamp, at: Instant) -> Option<Job> {
+        self.now = now;
         if self.has_rival() {
             return self.rival.next_job(at);
         }

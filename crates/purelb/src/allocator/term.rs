@@ -1,5 +1,6 @@
 //! One term of leadership: fresh watches, a fresh desk, and the loop that keeps both busy.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -21,9 +22,12 @@ use super::inspect::{self, Questions};
 use super::job::{Done, Job};
 use super::work::Workshop;
 use crate::cluster::watch::{changes, changes_if_any};
+use crate::http::Guard;
 
 /// How many jobs may be under way at the API server. Calls to IPAMs have room of their own, which the desk keeps small.
 const AT_ONCE: usize = 32;
+/// How many of them may be writes of statuses, for which Services do not wait.
+const STATUSES_AT_ONCE: usize = 4;
 /// Leases of node agents expire without an event; this is how often they are looked at.
 const TICK: Duration = Duration::from_secs(5);
 /// Statuses and metrics follow a burst of allocations at this pace.
@@ -55,8 +59,8 @@ pub async fn serve(
                     break;
                 }
             }
-            Some(done) = shift.jobs.next() => shift.desk.done(done, Timestamp::now(), Instant::now()),
-            Some(done) = shift.calls.next() => shift.desk.done(done, Timestamp::now(), Instant::now()),
+            Some(done) = shift.jobs.next() => shift.done(done),
+            Some(done) = shift.calls.next() => shift.done(done),
             Some(heard) = news.next() => shift.desk.hear(heard, Timestamp::now(), Instant::now()),
             Some(reply) = questions.recv() => drop(reply.send(inspect::leading(&shift.desk, term))),
             () = sleep_until(wake) => {}
@@ -82,6 +86,11 @@ struct Shift<'a> {
     asked_at: Instant,
     tick_at: Instant,
     status_at: Instant,
+    /// Statuses that wait for room, and how many are under way.
+    statuses: VecDeque<Job>,
+    statuses_begun: usize,
+    /// The first lists that are not complete yet.
+    lists: Vec<(&'static str, Guard)>,
     decided: bool,
 }
 
@@ -89,8 +98,21 @@ impl<'a> Shift<'a> {
     fn new(workshop: &'a Workshop, desk: Desk, term: u64) -> Self {
         let now = Instant::now();
         let (jobs, calls) = (FuturesUnordered::new(), FuturesUnordered::new());
-        let (tick_at, status_at) = (now + TICK, now);
-        Self { workshop, term, desk, jobs, calls, asked_at: now, tick_at, status_at, decided: false }
+        let lists = desk.incomplete().map(|list| (list, workshop.readiness.register(list))).collect();
+        Self {
+            workshop,
+            term,
+            desk,
+            jobs,
+            calls,
+            asked_at: now,
+            tick_at: now + TICK,
+            status_at: now,
+            statuses: VecDeque::new(),
+            statuses_begun: 0,
+            lists,
+            decided: false,
+        }
     }
 
     /// When to look at the desk although nothing happens.
@@ -101,7 +123,24 @@ impl<'a> Shift<'a> {
         self.desk.next_wake(self.asked_at).into_iter().chain(status).fold(self.tick_at, Instant::min)
     }
 
-    /// Starts as many jobs as there is room for, the urgent ones first.
+    fn done(&mut self, done: Done) {
+        self.statuses_begun -= usize::from(matches!(done, Done::Group(..) | Done::Agent(..) | Done::Bgp(..)));
+        self.desk.done(done, Timestamp::now(), Instant::now());
+    }
+
+    /// Statuses go out a few at a time: so many Services that wait for an address leave them room, and they leave room for
+    /// Services.
+    fn start_statuses(&mut self) {
+        while self.jobs.len() < AT_ONCE
+            && self.statuses_begun < STATUSES_AT_ONCE
+            && let Some(job) = self.statuses.pop_front()
+        {
+            self.statuses_begun += 1;
+            self.jobs.push(self.begun(job));
+        }
+    }
+
+    /// Starts as many jobs as there is room for.
     fn start(&mut self) {
         let now = Instant::now();
         self.asked_at = now;
@@ -109,6 +148,9 @@ impl<'a> Shift<'a> {
             self.desk.tick(now);
             self.tick_at = now + TICK;
         }
+        let incomplete: Vec<_> = self.desk.incomplete().collect();
+        self.lists.retain(|(list, _)| incomplete.contains(list));
+        self.start_statuses();
         if self.jobs.is_empty() {
             // Who had nothing to do may have slept, and not know for how long.
             self.workshop.standing.doubt();
@@ -125,14 +167,15 @@ impl<'a> Shift<'a> {
             self.calls.push(self.begun(call));
         }
         let due = now >= self.status_at;
-        if let Some(job) = self.desk.next_record(due, now) {
+        if self.jobs.len() < AT_ONCE
+            && let Some(job) = self.desk.next_record(due, now)
+        {
             self.jobs.push(self.begun(job));
         }
         if due {
             self.workshop.metrics.observe(&mut self.desk);
-            for job in self.desk.statuses(Timestamp::now(), now) {
-                self.jobs.push(self.begun(job));
-            }
+            self.statuses.extend(self.desk.statuses(Timestamp::now(), now));
+            self.start_statuses();
             self.status_at = now + STATUS_PACE;
         }
         if self.desk.is_deciding() && !std::mem::replace(&mut self.decided, true) {

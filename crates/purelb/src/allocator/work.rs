@@ -27,6 +27,7 @@ use super::job::{Done, GroupOutcome, Job, NoAddress, Outcome, RecordOutcome, Rel
 use super::metrics::Metrics;
 use crate::cluster::leader::{Answer, Leadership, Standing};
 use crate::cluster::recorder::Recorder;
+use crate::http::Readiness;
 
 /// How long a call to the API server may take. Shorter than the margin of the lease: a write sent in the last moment of a
 /// leadership has arrived or failed before the next leader starts.
@@ -46,6 +47,8 @@ pub struct Workshop {
     pub leadership: watch::Receiver<Leadership>,
     /// Whether it truly may.
     pub standing: Standing,
+    /// What it waits for.
+    pub readiness: Readiness,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The namespace PureLB keeps its own objects in.
@@ -58,12 +61,12 @@ impl Workshop {
     pub fn new(
         client: Client,
         recorder: Recorder,
-        leadership: watch::Receiver<Leadership>,
-        standing: Standing,
+        (leadership, standing): (watch::Receiver<Leadership>, Standing),
+        readiness: Readiness,
         metrics: Arc<Metrics>,
         home: &str,
     ) -> Self {
-        Self { client, recorder, leadership, standing, metrics, home: home.into(), sidecars: Arc::default() }
+        Self { client, recorder, leadership, standing, readiness, metrics, home: home.into(), sidecars: Arc::default() }
     }
 
     /// Does one job to its end.

@@ -43,6 +43,13 @@ impl Readiness {
     }
 }
 
+impl Guard {
+    /// The list that this part is on, for parts that are known later.
+    pub fn readiness(&self) -> Readiness {
+        self.readiness.clone()
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
         self.readiness.lock().parts.remove(&self.number);

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use kube::api::{DeleteParams, ListParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, ips};
@@ -119,6 +121,25 @@ async fn bug_13_deleted_and_recreated_in_one_breath_the_address_stays_its_own() 
     cluster.service("web", json!({})).await?;
     cluster.service("other", json!({})).await?;
     cluster.until("both have an address", async || Ok((holders(&cluster).await?.len() == 2).then_some(()))).await?;
+    allocator.stop().await
+}
+
+#[tokio::test]
+async fn a_leader_that_cannot_list_groups_is_not_ready_and_says_so() -> Result<()> {
+    let cluster = Cluster::new().await?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
+    let groups = definitions.get("servicegroups.purelb.io").await?;
+    definitions.delete(&groups.name_any(), &DeleteParams::default()).await?;
+    let allocator = cluster.allocator();
+    let waits_for = async |what: &[&str]| {
+        let missing = async || Ok((allocator.readiness.missing() == what).then_some(()));
+        cluster.until(&format!("it waits for {what:?}"), missing).await
+    };
+    waits_for(&["the list of ServiceGroups"]).await?;
+    let metadata = ObjectMeta { name: groups.metadata.name, ..ObjectMeta::default() };
+    let anew = CustomResourceDefinition { metadata, spec: groups.spec, status: None };
+    definitions.create(&PostParams::default(), &anew).await?;
+    waits_for(&[]).await?;
     allocator.stop().await
 }
 

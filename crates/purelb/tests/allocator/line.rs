@@ -4,8 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, PostParams};
@@ -13,6 +14,7 @@ use kube::client::Body;
 use kube::{Api, Client};
 use purelb_kubelite::{Kubelite, ResponseBody};
 use tokio::sync::watch;
+use tokio::time::sleep;
 use tower::{BoxError, Service, ServiceExt};
 
 /// One line; clones are the same line.
@@ -23,6 +25,8 @@ pub struct Line {
     counts: Arc<Counts>,
     /// Whether the server answers everything with 503.
     unavailable: Arc<AtomicBool>,
+    /// Whether writes take their time.
+    slow: Arc<AtomicBool>,
     /// Whether watches of a single lease tell nothing.
     deaf: Arc<AtomicBool>,
     /// Whether the server is to forget its history before it answers with the next page of a list.
@@ -40,6 +44,9 @@ struct Counts {
     expired_watches: AtomicUsize,
     /// Lists that were told 410 Gone on the way.
     expired_lists: AtomicUsize,
+    /// Slow writes that are under way, and the most there ever were.
+    writing: AtomicUsize,
+    most_writing: AtomicUsize,
 }
 
 impl Line {
@@ -52,6 +59,7 @@ impl Line {
             counts: Arc::default(),
             unavailable: Arc::default(),
             deaf: Arc::default(),
+            slow: Arc::default(),
             forgetful: Arc::default(),
         }
     }
@@ -69,6 +77,16 @@ impl Line {
     pub fn make_unavailable(&self) {
         self.unavailable.store(true, Ordering::Relaxed);
         self.cut();
+    }
+
+    /// Writes take a while from now on.
+    pub fn slow_down(&self) {
+        self.slow.store(true, Ordering::Relaxed);
+    }
+
+    /// How many slow writes were under way at the same time, at most.
+    pub fn most_writing(&self) -> usize {
+        self.counts.most_writing.load(Ordering::Relaxed)
     }
 
     /// What happens to the allocator's own lease is not told.
@@ -131,7 +149,14 @@ impl Line {
         if !request.uri().path().ends_with("/leases/purelb-allocator") {
             self.counts.requests.fetch_add(1, Ordering::Relaxed);
         }
+        let slow = self.slow.load(Ordering::Relaxed) && request.method() == Method::PATCH;
+        if slow {
+            let writing = self.counts.writing.fetch_add(1, Ordering::Relaxed) + 1;
+            self.counts.most_writing.fetch_max(writing, Ordering::Relaxed);
+            sleep(Duration::from_millis(50)).await;
+        }
         let answer = self.server.clone().oneshot(request).await?;
+        self.counts.writing.fetch_sub(usize::from(slow), Ordering::Relaxed);
         if answer.status() == StatusCode::GONE {
             self.counts.expired_lists.fetch_add(1, Ordering::Relaxed);
         }

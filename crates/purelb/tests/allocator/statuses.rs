@@ -289,3 +289,22 @@ async fn an_lbnodeagent_says_whether_it_is_understood_and_how_many_nodes_live() 
     );
     allocator.stop().await
 }
+
+#[tokio::test(start_paused = true)]
+async fn many_statuses_at_once_are_no_flood() -> Result<()> {
+    let cluster = Cluster::new().await?;
+    for n in 0..60 {
+        cluster.local(&format!("g{n}"), &format!("10.0.{n}.8/29")).await?;
+    }
+    let line = Line::to(&cluster.server);
+    line.slow_down();
+    let allocator = cluster.allocator_with(line.client(), Cluster::settings());
+    cluster
+        .until("every group has a status", async || {
+            let groups = cluster.groups().list(&kube::api::ListParams::default()).await?.items;
+            Ok(groups.iter().all(|group| group.status.is_some()).then_some(()))
+        })
+        .await?;
+    assert!(line.most_writing() <= 32, "{} writes at once", line.most_writing());
+    allocator.stop().await
+}

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use purelb_api::read::ServiceRecord;
 use purelb_api::write;
 use purelb_core::addr::Family;
@@ -38,7 +37,7 @@ impl Desk {
 
     /// From gathering to fencing to deciding.
     pub(super) fn advance(&mut self, at: Instant) {
-        if self.phase == Phase::Gathering && self.is_complete() {
+        if self.phase == Phase::Gathering && self.incomplete().next().is_none() {
             self.groups.refresh();
             let (groups, refused) = self.groups.assembled();
             self.surroundings = self.surroundings();
@@ -57,11 +56,15 @@ impl Desk {
         }
     }
 
-    fn is_complete(&self) -> bool {
-        self.services.is_complete()
-            && self.groups.is_complete()
-            && self.nodes.is_complete()
-            && self.agents.is_complete()
+    /// Which first lists are not complete yet, in words that complete "waiting for".
+    pub fn incomplete(&self) -> impl Iterator<Item = &'static str> {
+        let lists = [
+            ("the list of Services", self.services.is_complete()),
+            ("the list of ServiceGroups", self.groups.is_complete()),
+            ("the list of Nodes", self.nodes.is_complete()),
+            ("the list of Leases", self.agents.is_complete()),
+        ];
+        lists.into_iter().filter(|(_, complete)| !complete).map(|(list, _)| list)
     }
 
     /// Touches every Service to which an earlier leader may still be writing an address.
@@ -117,8 +120,7 @@ impl Desk {
     /// A write that changes nothing but the version.
     pub(super) fn touch(&mut self, key: &ServiceKey) {
         let Some(record) = self.services.at(key) else { return };
-        // The time of the touch is told by the term; the transition keeps its own.
-        let patch = write::touch_patch(record, self.term, record.since.unwrap_or(Timestamp::UNIX_EPOCH));
+        let patch = write::touch_patch(record, self.term, self.now);
         let job = Job::Patch { service: key.clone(), patch, notices: Vec::new() };
         self.ready.push_back(job.clone());
         self.busy.insert(key.clone(), Busy::with(job));

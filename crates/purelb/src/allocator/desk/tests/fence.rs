@@ -150,6 +150,17 @@ fn a_group_is_settled_only_when_no_write_of_an_earlier_form_is_under_way() {
 }
 
 #[test]
+fn a_pending_service_that_is_touched_is_pending_since_now() {
+    let (at, now) = (Instant::now(), "2026-11-18T01:02:03Z".parse().unwrap());
+    let mut api = Api::default();
+    api.create("a", json!({}));
+    let mut desk = desk(1, at);
+    opening(pool(), &api).into_iter().for_each(|news| desk.hear(news, now, at));
+    let Some(Job::Patch { patch, .. }) = desk.next_job(now, at) else { panic!("a touch") };
+    assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], "2026-11-18T01:02:03Z");
+}
+
+#[test]
 fn a_touch_that_conflicts_is_read_and_touched_again() {
     let mut api = Api::default();
     api.create("a", json!({}));
