@@ -3,6 +3,9 @@
 //!
 //! Everything else is outside: the API server, the allocator and clients share a segment with the machines.
 
+mod bond;
 mod dummy;
 mod harness;
+mod loss;
 mod site;
+mod vlan;

@@ -1,6 +1,7 @@
 //! A segment with an API server, an allocator and a client on it, for machines to be plugged into.
 
-use std::net::{IpAddr, SocketAddr};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -8,7 +9,7 @@ use purelb_api::crds::crds;
 use purelb_kubelite::{Access, Kubelite};
 use purelb_lab::daemon::Account;
 use purelb_lab::net::{Lan, Namespace};
-use purelb_lab::stories::Past;
+use purelb_lab::stories::{Past, PatchType};
 use purelb_lab::vm::{Machine, Plan};
 use purelb_lab::{Daemon, Ground};
 use serde_json::{Value, json};
@@ -20,16 +21,17 @@ pub const HOME: &str = "purelb-system";
 /// Where machines find the API server.
 const DOOR: ([u8; 4], u16) = ([192, 168, 7, 2], 6443);
 /// Only a guard against waiting for ever: programs in a machine are slow, and this computer may be busy.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Machines are plugged into `lan`; the client is on it, too.
 pub struct Site {
     pub lan: Lan,
-    _client: Namespace,
+    pub client: Namespace,
     ground: Ground,
     /// The API server has threads of its own: stories wait for machines, which wait for it.
     runtime: Runtime,
     kubeconfig: String,
+    account: Account,
     _control: Namespace,
     allocator: Daemon,
 }
@@ -57,24 +59,52 @@ impl Site {
         let arguments = ["allocator", "--port", "0", "--namespace", HOME, "--lease-seconds", "2"];
         let variables = [("DEFAULT_ANNOUNCER", "PureLB"), ("HOSTNAME", "allocator-0")];
         let allocator = Daemon::start_in(&control, &account, &arguments, &variables)?;
-        Ok(Self { lan, _client: client, ground, runtime, kubeconfig, _control: control, allocator })
+        Ok(Self { lan, client, ground, runtime, kubeconfig, account, _control: control, allocator })
     }
 
-    /// A machine that will be a node of the cluster, registered as its kubelet does it. It has no network card yet.
+    /// A machine that will be a node of the cluster. It has no network card yet.
     pub fn node<'a>(&self, name: &str) -> Result<Plan<'a>> {
-        let labels = json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"});
-        self.create("/api/v1/nodes", &json!({"metadata": {"name": name, "labels": labels}}))?;
+        self.register(name, 11)?;
         Ok(Plan::new(name).tools(&["ip"])?.purelb()?.file("/etc/kubeconfig", self.kubeconfig.as_str()))
     }
 
-    /// Starts the agent of a node, as it is shipped.
-    pub fn agent(&self, node: &Machine) -> Result<()> {
+    /// What a kubelet does at its start.
+    fn register(&self, name: &str, number: u8) -> Result<()> {
+        let labels = json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"});
+        self.create("/api/v1/nodes", &json!({"metadata": {"name": name, "labels": labels}}))?;
+        let addresses = [format!("192.168.7.{number}"), format!("fd00:7::{number}")];
+        let addresses = addresses.map(|address| json!({"type": "InternalIP", "address": address}));
+        let (path, status) = (format!("/api/v1/nodes/{name}/status"), json!({"status": {"addresses": addresses}}));
+        self.runtime.block_on(self.ground.patch(&path, PatchType::Merge, &status))?;
+        Ok(())
+    }
+
+    /// A node outside of all machines, on this segment, with its agent, as it is shipped but for these flags.
+    pub fn outside(&self, name: &str, number: u8, lan: &Lan, flags: &[&str]) -> Result<(Namespace, Daemon)> {
+        self.register(name, number)?;
+        let node = Namespace::new(name)?;
+        lan.plug(&node, "eth0", &[&format!("192.168.7.{number}/24"), &format!("fd00:7::{number}/64")])?;
+        node.batch("route add default via 192.168.7.1\nroute add ::/0 via fd00:7::1\n")?;
+        let arguments = ["agent", "--node-name", name, "--namespace", HOME, "--pod-uid", name];
+        let arguments = [&arguments[..], flags].concat();
+        let agent = Daemon::start_in(&node, &self.account, &arguments, &[("DEFAULT_ANNOUNCER", "PureLB")])?;
+        Ok((node, agent))
+    }
+
+    /// Starts the agent of a node, as it is shipped; returns its process id there.
+    pub fn agent(&self, node: &Machine) -> Result<u32> {
+        self.agent_with(node, &[])
+    }
+
+    /// The same with more flags.
+    pub fn agent_with(&self, node: &Machine, flags: &[&str]) -> Result<u32> {
         let name = node.name();
         let line = format!(
             "env DEFAULT_ANNOUNCER=PureLB PURELB_LOG_LEVEL=debug purelb agent --node-name {name} --namespace {HOME} \
-             --pod-uid {name} --kubeconfig /etc/kubeconfig"
+             --pod-uid {name} --kubeconfig /etc/kubeconfig {}",
+            flags.join(" ")
         );
-        node.start("agent", &line).map(drop)
+        node.start("agent", &line)
     }
 
     pub fn create(&self, path: &str, object: &Value) -> Result<()> {
@@ -82,6 +112,12 @@ impl Site {
             .block_on(self.ground.create(path, object))
             .map(drop)
             .with_context(|| format!("cannot create {path}"))
+    }
+
+    /// All objects of a kind.
+    pub fn list(&self, path: &str) -> Result<Vec<Value>> {
+        let list = self.runtime.block_on(self.ground.get(path))?;
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
     /// A ServiceGroup.
@@ -120,6 +156,18 @@ impl Site {
         Ok(texts.map(str::parse).collect::<Result<_, _>>()?)
     }
 
+    /// What a web server answers to the client.
+    pub fn fetch(&self, address: IpAddr) -> std::io::Result<String> {
+        self.client.run(|| {
+            let mut stream = TcpStream::connect_timeout(&SocketAddr::new(address, 80), Duration::from_secs(2))?;
+            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            stream.write_all(b"GET /greeting HTTP/1.0\r\n\r\n")?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text)?;
+            Ok(text)
+        })
+    }
+
     /// Asks again and again.
     pub fn until(&self, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
@@ -135,6 +183,11 @@ impl Site {
         let outcome = self.until(what, &mut holds);
         outcome.with_context(|| node.run("tail -n 40 /log/*; ip addr").unwrap_or_else(|error| format!("{error:#}")))
     }
+}
+
+/// The group `local`, with addresses of one subnet.
+pub fn local(subnet: &str, pool: &str) -> Value {
+    json!({"local": {"v4pools": [{"pool": pool, "subnet": subnet}]}})
 }
 
 async fn install(ground: &Ground) -> Result<()> {
