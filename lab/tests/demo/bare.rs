@@ -1,4 +1,4 @@
-//! `scripts/demo` on a machine with Linux, Rust and no more, for a user without root.
+//! `scripts/demo` on a machine with Linux, Rust and no more: for a user without root, and for root.
 
 use std::fs::{self, Permissions};
 use std::io::Read;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::stage::{NOBODY, Stage, signal_to};
+use crate::stage::{NOBODY, ROOT, Stage, signal_to};
 use crate::tour::lines;
 
 /// The repository, as far as `scripts/demo` looks at it, and a home with nothing but a kubectl in the cache: building one
@@ -63,6 +63,23 @@ fn bird(stage: &Stage) -> Result<String> {
     Ok(fs::read_link(format!("/proc/{}/exe", found.id))?.display().to_string())
 }
 
+/// What a person is told before anything is fetched.
+const LACKS: &str = "demo: this machine lacks iproute2 nftables bird2: unpacking the packages in ";
+
+#[tokio::test]
+async fn on_a_bare_machine_root_gets_it_into_the_cache_too_and_nothing_is_installed() -> Result<()> {
+    let stage = Stage::for_user(ROOT).await?;
+    settle(&stage)?;
+    let mut command = on_a_bare_machine(&stage, "machine", Command::new("scripts/demo").arg("--version"))?;
+    let output = command.output()?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success() && told.contains(LACKS), "{told}");
+    ensure!(stage.path("home/.cache/purelb/debian/root/usr/sbin/bird").exists(), "BIRD is in the cache: {told}");
+    let installed = fs::read_to_string(stage.path("machine/status"))?;
+    ensure!(!installed.contains("\nPackage: bird2\n"), "the machine has no more packages than before");
+    Ok(())
+}
+
 #[tokio::test]
 async fn on_a_bare_machine_an_ordinary_user_gets_all_that_is_missing_into_the_cache() -> Result<()> {
     let stage = Stage::for_user(NOBODY).await?;
@@ -77,14 +94,15 @@ async fn on_a_bare_machine_an_ordinary_user_gets_all_that_is_missing_into_the_ca
     demo.wait()?;
     let first = first.with_context(|| told.clone())?;
     ensure!(first["ok"] == true && first["facts"]["since_make"].as_f64() > Some(0.0), "{first:#}\n{told}");
-    ensure!(told.contains("demo: installing iproute2 nftables bird2"), "{told}");
+    ensure!(told.contains(LACKS) && told.contains("demo: nothing is installed"), "{told}");
+    ensure!(told.find(LACKS) < told.find("demo: downloading iproute2: 0 of "), "said before it is done: {told}");
     let unpacked = stage.path("home/.cache/purelb/debian/root/usr/sbin/bird").display().to_string();
     ensure!(router? == unpacked, "BIRD comes from the cache");
     stage.is_swept(true, &[])?;
 
     let again = start(&stage, "second", &["--version"])?.wait_with_output()?;
     let told = String::from_utf8_lossy(&again.stderr);
-    ensure!(again.status.success() && !told.contains("installing"), "what is there is not fetched again: {told}");
+    ensure!(again.status.success() && !told.contains("unpacking"), "what is there is not fetched again: {told}");
 
     for (machine, inner) in [("third", stage.command("scripts/demo")), ("fourth", Command::new("scripts/demo"))] {
         let mut command = on_a_bare_machine(&stage, machine, &inner)?;
