@@ -34,7 +34,7 @@ const PROOFS: [&str; 12] = [
 const OPENING: &str = "\
 # What was tested, and what was seen
 
-Written by `make tested`: every line was seen by a proof of the lab, on a cluster of Kubernetes' own programs with PureLB
+Written by `make test-long`: every line was seen by a proof of the lab, on a cluster of Kubernetes' own programs with PureLB
 installed from its manifests. Times, losses and rates are of one run on one machine, and differ from run to run; what must
 never happen is asserted by the proofs themselves, which are in `lab/tests/cluster`.
 ";

@@ -67,7 +67,7 @@ enum Task {
         /// The folder that PURELB_AUDIT named while the tests ran
         logs: PathBuf,
     },
-    /// Write docs/tested.md anew from what the proofs have noted; see `make tested`
+    /// Write docs/tested.md anew from what the proofs have noted; see `make test-long`
     Tested {
         /// The file that PURELB_TESTED named while they ran
         seen: PathBuf,
