@@ -122,7 +122,10 @@ fn look(scope: &Scope, book: &Book, svc: &ServiceView) -> Decision {
         Err(_) => None,
     };
     let group = group.map(|slot| slot.group.name.clone()).or_else(|| svc.asks.group.clone());
-    let asked = Asked { book, svc, claim: svc.claim(), held, group };
+    let asked = Asked::new(book, svc, held, group);
+    if let Some(lost) = &asked.lost {
+        return asked.wish(asked.keep(lost.clone()), Vec::new());
+    }
     match target {
         Ok(Target::Group(slot)) => match asked.of_group(slot) {
             Ok(outcome) => asked.wish(outcome, notices),
@@ -141,10 +144,11 @@ pub fn accept(
     answer: Result<Vec<IpAddr>, Reason>,
 ) -> Decision {
     let held = own_addresses(book, svc).unwrap_or_default();
-    let asked = Asked { book, svc, claim: svc.claim(), held, group: Some(request.group.clone()) };
-    let outcome = match answer {
-        Ok(addrs) => asked.of_external(request, &addrs),
-        Err(reason) => asked.keep(reason),
+    let asked = Asked::new(book, svc, held, Some(request.group.clone()));
+    let outcome = match (&asked.lost, answer) {
+        (Some(lost), _) => asked.keep(lost.clone()),
+        (None, Ok(addrs)) => asked.of_external(request, &addrs),
+        (None, Err(reason)) => asked.keep(reason),
     };
     asked.wish(outcome, Vec::new())
 }
@@ -155,6 +159,9 @@ struct Asked<'a> {
     svc: &'a ServiceView,
     claim: Claim,
     held: Vec<IpAddr>,
+    /// Why it has to give up what it shows and `held` is without. It gets nothing new in the same write: one that is still
+    /// on its way when another leads must not bring an address to a Service that looks content by then.
+    lost: Option<Reason>,
     group: Option<String>,
 }
 
@@ -181,6 +188,29 @@ pub enum Way {
     External(String),
 }
 
+impl<'a> Asked<'a> {
+    /// With what the Service may keep of what it has. An edit may have put it in the way of somebody who has the same
+    /// address for longer: then it loses that.
+    fn new(book: &'a Book, svc: &'a ServiceView, mut held: Vec<IpAddr>, group: Option<String>) -> Self {
+        let (claim, mut lost) = (svc.claim(), None);
+        held.retain(|&addr| match book.outranked(addr, &claim) {
+            Err(why) if !is_inherited(svc) => {
+                lost.get_or_insert(Reason::AddressLost { addr, why: why.to_string() });
+                false
+            }
+            _ => true,
+        });
+        Self { book, svc, claim, held, lost, group }
+    }
+}
+
+/// Whether a Service may have had its address together with strangers ever since it was first seen: an older release
+/// gave it so. Nobody loses an address for that; the condition says what is wrong.
+fn is_inherited(svc: &ServiceView) -> bool {
+    let told = |condition: &Condition| matches!(&*condition.reason, "Pending" | "AddressInUse" | "PortInUse");
+    svc.condition.as_ref().is_none_or(|condition| condition.assigned && told(condition))
+}
+
 impl Asked<'_> {
     /// Everything stays as it is, and this is why nothing more can be done.
     fn keep(&self, reason: Reason) -> Outcome {
@@ -205,8 +235,8 @@ impl Asked<'_> {
         let kept = outcome.addrs.iter().filter(|addr| self.held.contains(addr));
         let external = matches!(outcome.way, Way::External(_)) || self.comes_from_external();
         kept.map(|&addr| match self.book.slot_of(addr) {
-            Some(slot) => slot.pool.available(addr, &self.claim).err(),
-            None if external => self.book.check_loose(addr, &self.claim).err(),
+            Some(slot) => slot.pool.keeps(addr, &self.claim).err(),
+            None if external => self.book.keeps_loose(addr, &self.claim).err(),
             None => Some(Reason::Orphaned { addr }),
         })
         .find_map(|reason| reason)

@@ -46,6 +46,13 @@ pub struct Holding {
     pub addrs: Vec<IpAddr>,
 }
 
+/// A holding with its rank: the lower one came earlier.
+#[derive(Clone, Debug)]
+struct Held {
+    rank: u64,
+    holding: Holding,
+}
+
 /// All groups and all holdings.
 #[derive(Clone, Debug, Default)]
 pub struct Book {
@@ -53,7 +60,9 @@ pub struct Book {
     refused: BTreeMap<String, Reason>,
     bindings: Bindings,
     surroundings: Surroundings,
-    holdings: BTreeMap<ServiceKey, Holding>,
+    holdings: BTreeMap<ServiceKey, Held>,
+    /// How many holdings have been entered, for the next one's rank.
+    entered: u64,
     /// Held addresses that are in no pool: of groups edited or deleted since, or from an external IPAM.
     loose: BTreeMap<IpAddr, Hold>,
 }
@@ -76,17 +85,23 @@ impl Book {
     ) -> Self {
         let holdings = std::mem::take(&mut self.holdings);
         let mut book = Self::new(groups, refused, surroundings);
-        for holding in holdings.into_values() {
-            book.hold(holding);
-        }
+        // Who came earlier goes before, in the new pools as well.
+        let mut holdings: Vec<_> = holdings.into_values().collect();
+        holdings.sort_by_key(|held| held.rank);
+        holdings.into_iter().for_each(|held| book.hold(held.holding));
         book
     }
 
     /// Enters all that a Service holds, in place of what it held before.
     pub fn hold(&mut self, holding: Holding) {
         let service = holding.claim.service.clone();
-        let before = self.holdings.remove(&service).map(|old| old.addrs).unwrap_or_default();
-        for addr in before.into_iter().filter(|addr| !holding.addrs.contains(addr)) {
+        self.entered += 1;
+        let before = self.holdings.remove(&service);
+        let stays = before.as_ref().filter(|before| before.holding.claim.covers(&holding.claim));
+        let rank = stays.map_or(self.entered, |before| before.rank);
+        for addr in
+            before.into_iter().flat_map(|before| before.holding.addrs).filter(|addr| !holding.addrs.contains(addr))
+        {
             self.let_go(addr, &service);
         }
         for &addr in &holding.addrs {
@@ -97,17 +112,17 @@ impl Book {
             }
         }
         if !holding.addrs.is_empty() {
-            self.holdings.insert(service, holding);
+            self.holdings.insert(service, Held { rank, holding });
         }
     }
 
     /// Takes everything from a Service that is gone; with a uid, only if it is that object and not a later namesake.
     pub fn release(&mut self, service: &str, uid: Option<&str>) -> Option<Holding> {
-        let holding = self.holdings.get(service)?;
+        let holding = self.holding(service)?;
         if uid.is_some_and(|uid| uid != holding.uid) {
             return None;
         }
-        let holding = self.holdings.remove(service)?;
+        let Held { holding, .. } = self.holdings.remove(service)?;
         for &addr in &holding.addrs {
             self.let_go(addr, &holding.claim.service);
         }
@@ -116,12 +131,12 @@ impl Book {
 
     /// What a Service holds.
     pub fn holding(&self, service: &str) -> Option<&Holding> {
-        self.holdings.get(service)
+        self.holdings.get(service).map(|held| &held.holding)
     }
 
     /// Everything that is held.
     pub fn holdings(&self) -> impl Iterator<Item = &Holding> {
-        self.holdings.values()
+        self.holdings.values().map(|held| &held.holding)
     }
 
     /// The usable groups by name.
@@ -172,6 +187,23 @@ impl Book {
         self.loose.get(&addr).map_or(Ok(()), |hold| hold.admits(addr, claim))
     }
 
+    /// Whether a Service may keep an address from outside the pools. Of the others who have it, only those count who had
+    /// it earlier.
+    pub fn keeps_loose(&self, addr: IpAddr, claim: &Claim) -> Result<(), Reason> {
+        match self.check_loose(addr, claim) {
+            Err(Reason::AddressInUse { .. } | Reason::PortInUse { .. }) => self.outranked(addr, claim),
+            verdict => verdict,
+        }
+    }
+
+    /// Whether somebody has an address who had it earlier and does not share it with the Service as that is now.
+    pub fn outranked(&self, addr: IpAddr, claim: &Claim) -> Result<(), Reason> {
+        match self.slot_of(addr) {
+            Some(slot) => slot.pool.outranked(addr, claim),
+            None => self.loose.get(&addr).map_or(Ok(()), |hold| hold.outranks(addr, claim)),
+        }
+    }
+
     /// The subnets that groups announce locally, and those that live nodes can announce in.
     fn local_subnets(&self) -> impl Iterator<Item = IpNet> {
         let of_groups = self.slots.values().flat_map(|slot| announced_locally(&slot.group, &self.surroundings));
@@ -186,8 +218,11 @@ impl Book {
         if let Some(slot) = self.slot_of_mut(addr) {
             slot.pool.release(addr, service);
         }
-        if self.loose.get_mut(&addr).is_some_and(|hold| hold.leave(service)) {
-            self.loose.remove(&addr);
+        if let Some(hold) = self.loose.get_mut(&addr) {
+            hold.leave(service);
+            if hold.is_empty() {
+                self.loose.remove(&addr);
+            }
         }
     }
 }

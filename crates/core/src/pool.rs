@@ -52,13 +52,22 @@ pub struct Claim {
     pub ports: Vec<Port>,
 }
 
+impl Claim {
+    /// Whether another claim of the same Service asks for nothing that this one has not got: nobody can be in its way
+    /// who was not before.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.key == other.key && other.ports.iter().all(|port| self.ports.contains(port))
+    }
+}
+
 /// All addresses of a group with their holders.
 #[derive(Clone, Debug)]
 pub struct Pool {
     name: Arc<str>,
     v4: Side,
     v6: Side,
-    /// Addresses that are bound to a sharing key. More than one for a key only where an older release left it so.
+    /// For each sharing key the addresses that a holder with this key has. Where holders were edited, there may be more
+    /// than one.
     keys: BTreeMap<(Arc<str>, Family), BTreeSet<u128>>,
 }
 
@@ -126,6 +135,19 @@ impl Pool {
         }
     }
 
+    /// Whether a Service may keep an address that it has. Of the others who have it, only those count who had it earlier.
+    pub fn keeps(&self, addr: IpAddr, claim: &Claim) -> Result<(), Reason> {
+        match self.available(addr, claim) {
+            Err(Reason::AddressInUse { .. } | Reason::PortInUse { .. }) => self.outranked(addr, claim),
+            verdict => verdict,
+        }
+    }
+
+    /// Whether somebody has an address who had it earlier and does not share it with the Service as that is now.
+    pub fn outranked(&self, addr: IpAddr, claim: &Claim) -> Result<(), Reason> {
+        self.hold(addr).map_or(Ok(()), |hold| hold.outranks(addr, claim))
+    }
+
     /// The address the Service would get next: that of its sharing key, or else the first free one.
     pub fn next(&self, family: Family, claim: &Claim) -> Result<IpAddr, Reason> {
         if let Some(bound) = self.bound(family, claim) {
@@ -188,33 +210,31 @@ impl Pool {
         let (family, at) = (Family::of(addr), bits(addr));
         let side = self.side_mut(family);
         let Some(hold) = side.held.get_mut(&at) else { return false };
-        let before = hold.holders.len();
-        let empty = hold.leave(service);
-        let released = hold.holders.len() < before;
-        if empty && let Some(hold) = side.held.remove(&at) {
+        let Some(gone) = hold.leave(service) else { return false };
+        if hold.is_empty() {
+            side.held.remove(&at);
             side.give_back(at);
-            self.unbind(family, at, hold.key);
         }
-        released
+        self.index(family, at, gone.key);
+        true
     }
 
     fn record(&mut self, addr: IpAddr, claim: &Claim) {
         let (family, at) = (Family::of(addr), bits(addr));
-        let hold = self.side_mut(family).hold_mut(at, claim);
-        let old_key = hold.enter(claim);
-        let new_key = hold.key.clone();
-        if old_key != new_key {
-            self.unbind(family, at, old_key);
-        }
-        if let Some(key) = new_key {
-            self.keys.entry((key, family)).or_default().insert(at);
-        }
+        let before = self.side_mut(family).hold_mut(at).enter(claim);
+        self.index(family, at, before.and_then(|before| before.key));
+        self.index(family, at, claim.key.clone());
     }
 
-    fn unbind(&mut self, family: Family, at: u128, key: Option<Arc<str>>) {
+    /// Makes the index of sharing keys say whether some holder of an address has this key.
+    fn index(&mut self, family: Family, at: u128, key: Option<Arc<str>>) {
         let Some(key) = key else { return };
+        let hold = self.side(family).held.get(&at);
+        let has = hold.is_some_and(|hold| hold.holders.iter().any(|holder| holder.key.as_ref() == Some(&key)));
         let slot = (key, family);
-        if let Some(bound) = self.keys.get_mut(&slot) {
+        if has {
+            self.keys.entry(slot).or_default().insert(at);
+        } else if let Some(bound) = self.keys.get_mut(&slot) {
             bound.remove(&at);
             if bound.is_empty() {
                 self.keys.remove(&slot);
@@ -284,13 +304,13 @@ impl Side {
     }
 
     /// The hold on an address, which is taken out of the free ones if it was among them.
-    fn hold_mut(&mut self, at: u128, claim: &Claim) -> &mut Hold {
+    fn hold_mut(&mut self, at: u128) -> &mut Hold {
         self.held.entry(at).or_insert_with(|| {
             self.gaps.remove(at);
             if let Some(range) = self.gaps.range_of(at) {
                 self.used[range] += 1;
             }
-            Hold { key: claim.key.clone(), holders: Vec::new() }
+            Hold::default()
         })
     }
 
@@ -307,14 +327,14 @@ impl Side {
 /// Everything known about one address in use, in a pool or in none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hold {
-    key: Option<Arc<str>>,
-    /// Nearly always one, so a list is smaller and faster than a map.
+    /// In the order in which they came; who asks for more than before comes anew. Nearly always one, so a list is smaller
+    /// and faster than a map.
     holders: Vec<Claim>,
 }
 
 impl Hold {
     /// The holders besides the one who asks.
-    fn others<'a>(&'a self, claim: &'a Claim) -> impl Iterator<Item = &'a Claim> {
+    fn others<'a>(&'a self, claim: &'a Claim) -> impl Iterator<Item = &'a Claim> + Clone {
         self.holders.iter().filter(|holder| holder.service != claim.service)
     }
 
@@ -322,45 +342,61 @@ impl Hold {
     /// no longer share: nobody is added to those.
     fn is_shared_with(&self, claim: &Claim) -> bool {
         let mut others = self.others(claim).peekable();
-        others.peek().is_some() && claim.key.is_some() && others.all(|holder| holder.key == claim.key)
+        others.peek().is_some() && others.all(|holder| have_one_key(holder, claim))
     }
 
     /// Whether a Service may join those who have the address.
     pub(crate) fn admits(&self, addr: IpAddr, claim: &Claim) -> Result<(), Reason> {
-        if self.others(claim).next().is_none() {
-            return Ok(());
-        }
-        let service = || claim.service.to_string();
-        if !self.is_shared_with(claim) {
-            let holders = self.others(claim).map(|holder| &*holder.service).collect::<Vec<_>>().join(",");
-            return Err(Reason::AddressInUse { addr, service: service(), holders });
-        }
-        for holder in self.others(claim) {
-            if let Some(&port) = holder.ports.iter().find(|port| claim.ports.contains(port)) {
-                return Err(Reason::PortInUse { addr, port, holder: holder.service.to_string() });
+        compatible(addr, claim, self.others(claim))
+    }
+
+    /// Whether a Service that has the address may keep it: those who came earlier go before.
+    pub(crate) fn outranks(&self, addr: IpAddr, claim: &Claim) -> Result<(), Reason> {
+        let itself = |holder: &&Claim| holder.service == claim.service && holder.covers(claim);
+        let earlier = self.holders.iter().take_while(|holder| !itself(holder));
+        compatible(addr, claim, earlier.filter(|holder| holder.service != claim.service))
+    }
+
+    /// Enters a holder, or what changed about it, and answers with what it claimed before.
+    pub(crate) fn enter(&mut self, claim: &Claim) -> Option<Claim> {
+        match self.holders.iter_mut().find(|holder| holder.service == claim.service) {
+            Some(holder) if holder.covers(claim) => Some(std::mem::replace(holder, claim.clone())),
+            _ => {
+                let before = self.leave(&claim.service);
+                self.holders.push(claim.clone());
+                before
             }
         }
-        Ok(())
     }
 
-    /// Enters a holder, or what changed about it, and answers with the key the address had before.
-    pub(crate) fn enter(&mut self, claim: &Claim) -> Option<Arc<str>> {
-        let before = self.key.clone();
-        if self.others(claim).next().is_none() || before.is_none() {
-            self.key = claim.key.clone();
-        }
-        match self.holders.iter_mut().find(|holder| holder.service == claim.service) {
-            Some(holder) => holder.clone_from(claim),
-            None => self.holders.push(claim.clone()),
-        }
-        before
+    /// Takes a holder off and answers with what it claimed.
+    pub(crate) fn leave(&mut self, service: &str) -> Option<Claim> {
+        let at = self.holders.iter().position(|holder| &*holder.service == service)?;
+        Some(self.holders.remove(at))
     }
 
-    /// Takes a holder off; whether nobody is left.
-    pub(crate) fn leave(&mut self, service: &str) -> bool {
-        self.holders.retain(|holder| &*holder.service != service);
+    /// Whether nobody is left.
+    pub(crate) fn is_empty(&self) -> bool {
         self.holders.is_empty()
     }
+}
+
+fn have_one_key(a: &Claim, b: &Claim) -> bool {
+    a.key.is_some() && a.key == b.key
+}
+
+/// Whether a Service can have an address together with these: all have its key, and none has a port of it.
+fn compatible<'a>(addr: IpAddr, claim: &Claim, others: impl Iterator<Item = &'a Claim> + Clone) -> Result<(), Reason> {
+    if !others.clone().all(|holder| have_one_key(holder, claim)) {
+        let holders = others.map(|holder| &*holder.service).collect::<Vec<_>>().join(",");
+        return Err(Reason::AddressInUse { addr, service: claim.service.to_string(), holders });
+    }
+    for holder in others {
+        if let Some(&port) = holder.ports.iter().find(|port| claim.ports.contains(port)) {
+            return Err(Reason::PortInUse { addr, port, holder: holder.service.to_string() });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -486,6 +486,15 @@ pub enum Reason {
         holder: String,
     },
 
+    /// An address that a Service has to give up, because an edit put it in the way of another that has it for longer.
+    #[error("{addr} is taken away, because the Service was edited and may not share it any more: {why}")]
+    AddressLost {
+        /// The address.
+        addr: IpAddr,
+        /// What is in the way.
+        why: String,
+    },
+
     /// An address of a local group that no interface of this node serves.
     #[error(
         "{addr} of local group \"{group}\" is in no subnet of this node's interfaces; if it should be here, correct \

@@ -63,11 +63,12 @@ async fn story(cluster: &Cluster, fleet: &mut Fleet, seed: u64, lasts: Duration)
     let versions = end["items"].as_array().into_iter().flatten().filter_map(|service| version(service).ok());
     let judge = observer.verdict(versions.max().unwrap_or_default()).await?;
     let services = settled?;
+    ensure!(judge.unsettled().is_empty(), "these still share and may not:\n{}", judge.unsettled().join("\n"));
     let took = calm.elapsed();
     eprintln!(
-        "{counted} requests, {} addresses given, {} of them shared, {} mishaps, {} with writes on the wire; {services} \
+        "{counted} requests, {} addresses given, {} of them shared, {} lost again, {} mishaps, {} with writes on the wire; {services} \
          Services content after {took:?}",
-        judge.given, judge.shared, fleet.mishaps, fleet.ambushes
+        judge.given, judge.shared, judge.lost, fleet.mishaps, fleet.ambushes
     );
     // A busy machine does less in the time; one that hardly does anything proves nothing.
     ensure!(judge.given > population / 3 && fleet.mishaps > 4, "too quiet to prove anything");
@@ -129,12 +130,16 @@ async fn settled(cluster: &Cluster, observer: &Observer) -> Result<usize> {
     loop {
         let list = cluster.ground.get(&cluster.ground.core("services")).await?;
         let services: Vec<Value> = list["items"].as_array().cloned().unwrap_or_default();
-        let without = without(&services);
+        let without = [without(&services), in_conflict(&services)].concat();
         if without.is_empty() || observer.objects() {
             return Ok(services.len());
         }
         let first = without.first().map(|service| brief(service)).unwrap_or_default();
-        ensure!(Instant::now() < deadline, "{} Services got no address, such as\n{first}", without.len());
+        ensure!(
+            Instant::now() < deadline,
+            "{} Services got no address, or have one that they may not share, such as\n{first}",
+            without.len()
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -157,6 +162,23 @@ fn without(services: &[Value]) -> Vec<&Value> {
                 (annotation(service, "purelb.io/addresses"), annotation(service, "purelb.io/service-group"));
             let exhausted = group == "tight" && (8..16).all(|last| held(&format!("10.3.0.{last}")));
             !held(pin) && !exhausted && !clashes(service, services)
+        })
+        .collect()
+}
+
+/// The Services that are on one address with somebody they cannot share it with.
+fn in_conflict(services: &[Value]) -> Vec<&Value> {
+    let mut holders: BTreeMap<IpAddr, Vec<&Value>> = BTreeMap::new();
+    for service in services {
+        addresses(service).into_iter().for_each(|address| holders.entry(address).or_default().push(service));
+    }
+    let strangers = |a: &Value, b: &Value| !Claim::of(a).is_related_to(&Claim::of(b));
+    let shared = holders.into_values().filter(|holders| holders.len() > 1);
+    shared
+        .flat_map(|all| {
+            let met =
+                |a: &&Value| all.iter().any(|b| a["metadata"]["name"] != b["metadata"]["name"] && strangers(a, b));
+            all.iter().copied().filter(met).collect::<Vec<_>>()
         })
         .collect()
 }

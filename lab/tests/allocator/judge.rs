@@ -1,11 +1,13 @@
 //! The two laws of addresses, judged from what the API server shows of Services and from nothing else.
 //!
 //! A user may break sharing with an edit: two Services share an address, then one of them is given another key, or a
-//! port the other has. Neither moves, because nobody asked for that. So two holders are related if they were ever seen
-//! to be, and what counts as seen begins anew with every object.
+//! port the other has. From then on they are in conflict, until one of them has lost the address. Nobody is excused: in the
+//! end there is no conflict left, and none begins with an allocator's write, unless an edit crossed it. Such an edit is not
+//! long ago, and neither is a conflict over which a Service loses its address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
@@ -28,17 +30,22 @@ impl Claim {
         Self { key: annotation(service, "purelb.io/allow-shared-ip").to_owned(), ports: ports.map(port).collect() }
     }
 
-    fn is_related_to(&self, other: &Self) -> bool {
+    pub fn is_related_to(&self, other: &Self) -> bool {
         !self.key.is_empty() && self.key == other.key && self.ports.is_disjoint(&other.ports)
     }
 }
+
+/// How far behind the latest edit an allocator's write may be: no leader writes for longer without a renewal of its lease,
+/// and the rest is for a busy machine.
+const CROSSING: Duration = Duration::from_secs(30);
 
 /// One Service as it was last seen.
 struct Seen {
     object: Value,
     addresses: Vec<IpAddr>,
-    /// Every claim this object has made.
-    claims: Vec<Claim>,
+    claim: Claim,
+    /// What this object claimed before, and until when.
+    past: Vec<(Claim, Instant)>,
 }
 
 /// Everything seen so far.
@@ -46,47 +53,75 @@ struct Seen {
 pub struct Judge {
     services: BTreeMap<String, Seen>,
     holders: BTreeMap<IpAddr, BTreeSet<String>>,
+    /// When two holders of an address were last in conflict; each is named.
+    conflicts: BTreeMap<(IpAddr, String), Instant>,
     /// How many addresses were given out, to know that a run was not an idle one.
     pub given: usize,
     /// How many were found to be shared.
     pub shared: usize,
+    /// How many were lost to somebody who had them for longer.
+    pub lost: usize,
 }
 
 impl Judge {
     /// Takes note of one event of a watch and judges it.
-    pub fn see(&mut self, kind: &str, service: &Value) -> Result<()> {
+    pub fn see(&mut self, kind: &str, service: &Value, at: Instant) -> Result<()> {
         let name = service["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let held = self.services.get(&name).map(|before| before.addresses.clone()).unwrap_or_default();
+        held.iter().for_each(|address| self.note_conflicts(*address, at));
         let mut before = self.services.remove(&name);
-        for address in before.iter().flat_map(|before| &before.addresses) {
-            self.holders.entry(*address).or_default().remove(&name);
+        for address in held {
+            self.holders.entry(address).or_default().remove(&name);
         }
         if kind == "DELETED" {
             return Ok(());
         }
         before = before.filter(|before| before.object["metadata"]["uid"] == service["metadata"]["uid"]);
         let had: Vec<IpAddr> = before.iter().flat_map(|before| before.addresses.clone()).collect();
-        let seen = Seen::after(before.as_ref(), service);
+        let seen = Seen::after(before.as_ref(), service, at);
         if let Some(before) = &before {
-            stayed(before, &seen)?;
+            self.stayed(&name, before, &seen, at)?;
         }
         for address in seen.addresses.iter().filter(|address| !had.contains(address)) {
-            self.gained(*address, &seen)?;
+            self.gained(*address, &seen, at)?;
         }
-        for address in &seen.addresses {
-            self.holders.entry(*address).or_default().insert(name.clone());
+        let addresses = seen.addresses.clone();
+        self.services.insert(name.clone(), seen);
+        for address in addresses {
+            self.holders.entry(address).or_default().insert(name.clone());
+            self.note_conflicts(address, at);
         }
-        self.services.insert(name, seen);
         Ok(())
     }
 
-    /// No address has two unrelated holders.
-    fn gained(&mut self, address: IpAddr, seen: &Seen) -> Result<()> {
+    /// The conflicts that are left.
+    pub fn unsettled(&self) -> Vec<String> {
+        let pairs = self.holders.keys().flat_map(|address| self.in_conflict(*address).map(move |pair| (address, pair)));
+        pairs.map(|(address, (a, b))| format!("{address}:\n{}\nand\n{}", brief(&a.object), brief(&b.object))).collect()
+    }
+
+    fn in_conflict(&self, address: IpAddr) -> impl Iterator<Item = (&Seen, &Seen)> {
+        let holders: Vec<_> =
+            self.holders.get(&address).into_iter().flatten().filter_map(|name| self.services.get(name)).collect();
+        let pairs = holders.clone().into_iter().enumerate();
+        let pairs = pairs.flat_map(move |(n, a)| holders.clone().into_iter().skip(n + 1).map(move |b| (a, b)));
+        pairs.filter(|(a, b)| !a.claim.is_related_to(&b.claim))
+    }
+
+    fn note_conflicts(&mut self, address: IpAddr, at: Instant) {
+        let name = |seen: &Seen| seen.object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let names: Vec<_> = self.in_conflict(address).flat_map(|(a, b)| [name(a), name(b)]).collect();
+        self.conflicts.extend(names.into_iter().map(|name| ((address, name), at)));
+    }
+
+    /// No address has two unrelated holders, unless the other was edited while the write was on its way.
+    fn gained(&mut self, address: IpAddr, seen: &Seen, at: Instant) -> Result<()> {
         self.given += 1;
         for holder in self.holders.get(&address).into_iter().flatten() {
             let other = &self.services[holder];
             self.shared += 1;
             ensure!(
-                other.is_related_to(seen),
+                other.claims_at(at).any(|claim| claim.is_related_to(&seen.claim)),
                 "{address} has two unrelated holders:\n{}\nand\n{}",
                 brief(&other.object),
                 brief(&seen.object)
@@ -94,40 +129,43 @@ impl Judge {
         }
         Ok(())
     }
+
+    /// No address leaves a Service unless somebody asked for it, or it is in conflict. A write names the version it was
+    /// decided on, so what was asked stands in the version right before it.
+    fn stayed(&mut self, name: &str, before: &Seen, after: &Seen, at: Instant) -> Result<()> {
+        let families = after.object["spec"]["ipFamilies"].to_string();
+        let asked = annotation(&before.object, "purelb.io/re-evaluate") == "true"
+            || after.object["spec"]["type"] != "LoadBalancer"
+            || before.object["spec"]["type"] != "LoadBalancer";
+        for address in before.addresses.iter().filter(|address| !after.addresses.contains(address)) {
+            let unwanted = !families.contains(if address.is_ipv4() { "IPv4" } else { "IPv6" });
+            let conflict = self.conflicts.get(&(*address, name.to_owned())).is_some_and(|last| *last + CROSSING > at);
+            self.lost += usize::from(conflict && !asked && !unwanted);
+            ensure!(
+                asked || unwanted || conflict,
+                "{address} was taken away unasked:\n{}\nbecame\n{}",
+                brief(&before.object),
+                brief(&after.object)
+            );
+        }
+        Ok(())
+    }
 }
 
 impl Seen {
-    fn after(before: Option<&Self>, service: &Value) -> Self {
-        let mut claims: Vec<Claim> = before.map_or_else(Vec::new, |before| before.claims.clone());
+    fn after(before: Option<&Self>, service: &Value, at: Instant) -> Self {
+        let mut past: Vec<_> = before.map_or_else(Vec::new, |before| before.past.clone());
+        past.retain(|(_, until)| *until + CROSSING > at);
         let claim = Claim::of(service);
-        if !claims.contains(&claim) {
-            claims.push(claim);
-        }
-        Self { object: service.clone(), addresses: addresses(service), claims }
+        past.extend(before.filter(|before| before.claim != claim).map(|before| (before.claim.clone(), at)));
+        Self { object: service.clone(), addresses: addresses(service), claim, past }
     }
 
-    fn is_related_to(&self, other: &Self) -> bool {
-        self.claims.iter().any(|claim| other.claims.iter().any(|theirs| claim.is_related_to(theirs)))
+    /// What the object claims, and what it claimed until not long ago.
+    fn claims_at(&self, at: Instant) -> impl Iterator<Item = &Claim> {
+        let past = self.past.iter().filter(move |(_, until)| *until + CROSSING > at).map(|(claim, _)| claim);
+        past.chain([&self.claim])
     }
-}
-
-/// No address leaves a Service unless somebody asked for it. A write names the version it was decided on, so what was
-/// asked stands in the version right before it.
-fn stayed(before: &Seen, after: &Seen) -> Result<()> {
-    let families = after.object["spec"]["ipFamilies"].to_string();
-    let asked = annotation(&before.object, "purelb.io/re-evaluate") == "true"
-        || after.object["spec"]["type"] != "LoadBalancer"
-        || before.object["spec"]["type"] != "LoadBalancer";
-    for address in before.addresses.iter().filter(|address| !after.addresses.contains(address)) {
-        let unwanted = !families.contains(if address.is_ipv4() { "IPv4" } else { "IPv6" });
-        ensure!(
-            asked || unwanted,
-            "{address} was taken away unasked:\n{}\nbecame\n{}",
-            brief(&before.object),
-            brief(&after.object)
-        );
-    }
-    Ok(())
 }
 
 pub fn addresses(service: &Value) -> Vec<IpAddr> {
@@ -170,8 +208,37 @@ mod tests {
     }
 
     fn verdict(events: &[(&str, Value)]) -> Result<()> {
-        let mut judge = Judge::default();
-        events.iter().try_for_each(|(kind, service)| judge.see(kind, service))
+        let (mut judge, at) = (Judge::default(), Instant::now());
+        events.iter().try_for_each(|(kind, service)| judge.see(kind, service, at))?;
+        ensure!(judge.unsettled().is_empty(), "in conflict: {}", judge.unsettled().join("\n"));
+        Ok(())
+    }
+
+    #[test]
+    fn the_judge_excuses_nobody_whose_edit_broke_sharing() {
+        let with = |name: &str, port, ips: &[&str]| service(name, 1, "k", port, ips);
+        let (a, b) = (with("a", 80, &["10.0.0.1"]), with("b", 443, &["10.0.0.1"]));
+        let edited = ("MODIFIED", with("b", 80, &["10.0.0.1"]));
+        let story = |more: &[(&str, Value)]| {
+            let start = [("ADDED", a.clone()), ("ADDED", b.clone()), edited.clone()];
+            verdict(&start.into_iter().chain(more.iter().cloned()).collect::<Vec<_>>())
+        };
+        assert!(story(&[]).is_err(), "one of them has to lose");
+        assert!(story(&[("MODIFIED", with("b", 80, &[]))]).is_ok());
+        assert!(story(&[("MODIFIED", with("a", 80, &[]))]).is_ok(), "whoever it is");
+        assert!(story(&[("MODIFIED", with("b", 80, &[])), edited.clone()]).is_err(), "and does not get it back");
+    }
+
+    #[test]
+    fn the_judge_knows_that_an_edit_may_cross_a_write_but_not_for_long() {
+        let (a, edited) = (service("a", 1, "k", 80, &["10.0.0.1"]), service("a", 1, "k", 443, &["10.0.0.1"]));
+        let late = service("b", 1, "k", 443, &["10.0.0.1"]);
+        for (after, fine) in [(Duration::from_secs(1), true), (CROSSING, false)] {
+            let (mut judge, at) = (Judge::default(), Instant::now());
+            judge.see("ADDED", &a, at).unwrap();
+            judge.see("MODIFIED", &edited, at).unwrap();
+            assert_eq!(judge.see("ADDED", &late, at + after).is_ok(), fine);
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! An observer of its own: it sees every write to every Service of a namespace, in order, and shows it to the judge.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, bail, ensure};
 use futures::{AsyncBufReadExt, TryStreamExt};
 use http::Request;
@@ -23,7 +25,7 @@ impl Observer {
         let list: Value = client.request(Request::get(&path).body(Vec::new())?).await?;
         let mut judge = Judge::default();
         for service in list["items"].as_array().into_iter().flatten() {
-            judge.see("ADDED", service)?;
+            judge.see("ADDED", service, Instant::now())?;
         }
         let version = version(&list)?;
         let (last, end) = watch::channel(u64::MAX);
@@ -79,7 +81,7 @@ impl Watched {
             match kind {
                 "ERROR" => bail!("the observer has lost the thread: {object}"),
                 "BOOKMARK" => {}
-                kind => self.judge.see(kind, object)?,
+                kind => self.judge.see(kind, object, Instant::now())?,
             }
             let seen = version(object)?;
             ensure!(seen >= self.version, "the watch went back in time");

@@ -85,7 +85,7 @@ fn assigned(asked: &Asked<'_>, outcome: &Outcome, brand: &Brand, come: usize) ->
 
 /// The Event about what could not be done, or about what is not right with what is there.
 pub(super) fn refusal(svc: &ServiceView, addrs: &[IpAddr], reason: &Reason) -> Notice {
-    if addrs.is_empty() {
+    if addrs.is_empty() && !matches!(reason, Reason::AddressLost { .. }) {
         return Notice::warning("AllocationFailed", format!("Failed to allocate IP for \"{}\": {reason}", svc.key));
     }
     if is_about_growth(reason) {

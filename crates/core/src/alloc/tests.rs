@@ -74,10 +74,16 @@ impl Town {
         self.look(name)
     }
 
-    /// One pass: decide, enter it in the book, write it.
+    /// One pass: decide, enter it in the book, write it. Who loses an address is looked at once more.
     fn look(&mut self, name: &str) -> Wish {
         let svc = self.services[name].clone();
         match decide(&self.scope, &self.book, &svc) {
+            Decision::Wish(wish) if matches!(wish.reason, Some(Reason::AddressLost { .. })) => {
+                let mut lost = self.write(name, wish);
+                let then = self.look(name);
+                lost.notices.extend(then.notices);
+                Wish { notices: lost.notices, ..then }
+            }
             Decision::Wish(wish) => self.write(name, wish),
             other => panic!("{name}: {other:?}"),
         }

@@ -199,6 +199,36 @@ fn a_sole_holder_may_change_its_key_and_others_may_then_join() {
 }
 
 #[test]
+fn a_key_is_found_where_it_is_after_sharers_were_edited_and_left() {
+    let mut pool = pool(&["1.2.3.0/30"]);
+    let addr = ip("1.2.3.0");
+    pool.take(addr, &claim("ns/a", Some("old"), &[80])).unwrap();
+    pool.take(addr, &claim("ns/b", Some("old"), &[81])).unwrap();
+    pool.adopt(addr, &claim("ns/a", Some("new"), &[80])).unwrap_err();
+    pool.release(addr, "ns/b");
+    assert_eq!(pool.next(Family::V4, &claim("ns/c", Some("new"), &[81])), Ok(addr), "a has it under its new key");
+    assert_eq!(pool.next(Family::V4, &claim("ns/d", Some("old"), &[81])), Ok(ip("1.2.3.1")), "nobody has the old one");
+}
+
+#[test]
+fn who_came_earlier_keeps_an_address_and_who_asks_for_more_comes_anew() {
+    let mut pool = pool(&["1.2.3.0/30"]);
+    let addr = ip("1.2.3.0");
+    let (a, b) = (claim("ns/a", Some("k"), &[80, 8080]), claim("ns/b", Some("k"), &[443]));
+    pool.take(addr, &a).unwrap();
+    pool.take(addr, &b).unwrap();
+    let verdict = |pool: &Pool, asks: &Claim| pool.keeps(addr, asks).err().map(|reason| reason.name());
+    assert_eq!([verdict(&pool, &a), verdict(&pool, &b)], [None, None]);
+    let edited = claim("ns/a", Some("k"), &[443]);
+    assert_eq!(verdict(&pool, &edited), Some("PortInUse"), "b has it for longer");
+    pool.adopt(addr, &edited).unwrap_err();
+    assert_eq!([verdict(&pool, &edited), verdict(&pool, &b)], [Some("PortInUse"), None]);
+    pool.adopt(addr, &claim("ns/b", None, &[443])).unwrap_err();
+    assert_eq!(verdict(&pool, &edited), None, "b was edited later");
+    assert_eq!(verdict(&pool, &claim("ns/b", None, &[443])), Some("AddressInUse"));
+}
+
+#[test]
 fn nobody_joins_those_who_share_no_longer_or_never_did() {
     let mut pool = pool(&["10.0.0.0/30"]);
     for (service, port) in [("ns/a", 80), ("ns/b", 443)] {
@@ -294,20 +324,19 @@ impl Model {
         model
     }
 
-    /// An address's key is that of its earliest holder with one.
-    fn key(&self, addr: IpAddr) -> Option<&Arc<str>> {
-        self.held.get(&addr)?.iter().find_map(|claim| claim.key.as_ref())
-    }
-
     fn others<'a>(&'a self, addr: IpAddr, asks: &'a Claim) -> impl Iterator<Item = &'a Claim> {
         self.held.get(&addr).into_iter().flatten().filter(|held| held.service != asks.service)
     }
 
-    /// The lowest address that somebody else holds under the asker's sharing key.
+    /// The lowest address that others hold who all have the asker's sharing key.
     fn bound(&self, family: Family, asks: &Claim) -> Option<IpAddr> {
         let key = asks.key.as_ref()?;
         let mine = self.order.iter().filter(|addr| Family::of(**addr) == family);
-        mine.filter(|addr| self.key(**addr) == Some(key) && self.others(**addr, asks).next().is_some()).min().copied()
+        let shared = |addr: &&IpAddr| {
+            self.others(**addr, asks).next().is_some()
+                && self.others(**addr, asks).all(|held| held.key.as_ref() == Some(key))
+        };
+        mine.filter(shared).min().copied()
     }
 
     fn may_have(&self, addr: IpAddr, asks: &Claim) -> bool {
@@ -329,10 +358,13 @@ impl Model {
 
     fn record(&mut self, addr: IpAddr, claim: &Claim) {
         let holders = self.held.entry(addr).or_default();
-        match holders.iter_mut().find(|held| held.service == claim.service) {
-            Some(held) => *held = claim.clone(),
-            None => holders.push(claim.clone()),
-        }
+        let at = holders.iter().position(|held| held.service == claim.service).unwrap_or(holders.len());
+        let before: Vec<_> = holders.iter().filter(|held| held.service == claim.service).cloned().collect();
+        holders.retain(|held| held.service != claim.service);
+        let more =
+            |before: &Claim| before.key != claim.key || claim.ports.iter().any(|port| !before.ports.contains(port));
+        let at = if before.iter().any(more) { holders.len() } else { at };
+        holders.insert(at, claim.clone());
     }
 
     fn release(&mut self, addr: IpAddr, service: &str) -> bool {
@@ -351,6 +383,8 @@ impl Model {
 enum Action {
     TakeNext(Family, Claim),
     Take(IpAddr, Claim),
+    /// An edit, or what an older release left: it has the address, whatever stands against it.
+    Adopt(IpAddr, Claim),
     Release(IpAddr, String),
 }
 
@@ -376,6 +410,7 @@ fn some_action() -> impl Strategy<Value = Action> {
     prop_oneof![
         4 => (family, some_claim()).prop_map(|(family, claim)| Action::TakeNext(family, claim)),
         3 => (some_addr(), some_claim()).prop_map(|(addr, claim)| Action::Take(addr, claim)),
+        2 => (some_addr(), some_claim()).prop_map(|(addr, claim)| Action::Adopt(addr, claim)),
         3 => (some_addr(), 0_u8..12).prop_map(|(addr, n)| Action::Release(addr, format!("ns/s{n}"))),
     ]
 }
@@ -394,6 +429,12 @@ fn run(pool: &mut Pool, model: &mut Model, action: &Action) -> Result<(), TestCa
             let allowed = model.may_have(*addr, claim);
             prop_assert_eq!(pool.take(*addr, claim).is_ok(), allowed);
             if allowed {
+                model.record(*addr, claim);
+            }
+        }
+        Action::Adopt(addr, claim) => {
+            prop_assert_eq!(pool.adopt(*addr, claim).is_ok(), model.may_have(*addr, claim));
+            if model.order.contains(addr) {
                 model.record(*addr, claim);
             }
         }
@@ -440,9 +481,21 @@ proptest! {
     ) {
         let ranges = ranges(&pools.iter().map(String::as_str).collect::<Vec<_>>());
         let (mut pool, mut model) = (Pool::new("p", &ranges), Model::new(&ranges));
-        for action in &actions {
+        for action in actions.iter().filter(|action| !matches!(action, Action::Adopt(..))) {
             run(&mut pool, &mut model, action)?;
         }
         no_unrelated_holders(&model)?;
+    }
+
+    #[test]
+    fn a_pool_answers_like_the_model_whatever_edits_did_to_those_who_share(
+        pools in some_ranges(),
+        actions in prop::collection::vec(some_action(), 0..40),
+    ) {
+        let ranges = ranges(&pools.iter().map(String::as_str).collect::<Vec<_>>());
+        let (mut pool, mut model) = (Pool::new("p", &ranges), Model::new(&ranges));
+        for action in &actions {
+            run(&mut pool, &mut model, action)?;
+        }
     }
 }

@@ -81,10 +81,14 @@ fn an_address_that_an_ipam_gives_twice_is_shared_by_key_and_port_as_in_a_pool() 
         town.services.insert(name.into(), asks);
         assert_eq!(answered(&mut town, name, &["192.0.2.7"]).text(), expected, "{name}");
     }
-    // An edit: a stays where it is and shares with nobody. What the address was bound to says nothing any more.
-    town.edit("test/a", |svc| svc.asks.sharing_key = None);
+    // An edit: a shares with nobody any more, and loses the address to those who do; the IPAM has no other for it.
+    town.services.get_mut("test/a").unwrap().asks.sharing_key = None;
+    let Decision::Wish(lost) = decide(&town.scope, &town.book, &town.services["test/a"]) else { panic!() };
+    assert_eq!((lost.text().as_str(), lost.events()), ("AddressLost", vec!["AddressLost"]));
+    town.write("test/a", lost);
+    assert_eq!(answered(&mut town, "test/a", &["192.0.2.7"]).text(), "AddressInUse");
     town.services.insert("test/late".into(), svc("late").from("ext").shared("k").port(446));
-    assert_eq!(answered(&mut town, "test/late", &["192.0.2.7"]).text(), "AddressInUse");
+    assert_eq!(answered(&mut town, "test/late", &["192.0.2.7"]).text(), "192.0.2.7");
 }
 
 #[test]

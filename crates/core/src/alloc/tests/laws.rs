@@ -55,11 +55,36 @@ fn start() -> Town {
     Town::new(&[default, other]).with_active(&["10.0.0.0/16"])
 }
 
+/// Law 1: nobody shares an address but by key and without a common port, whatever was edited.
+fn no_strangers(town: &Town) -> Result<(), TestCaseError> {
+    for (name, svc) in &town.services {
+        for (other, theirs) in town.services.range(name.clone()..).skip(1) {
+            let shares = shares(svc, theirs);
+            for addr in svc.addresses().iter().filter(|addr| theirs.addresses().contains(addr)) {
+                prop_assert!(shares, "{addr}: {name} and {other}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn shares(a: &ServiceView, b: &ServiceView) -> bool {
+    let one_key = a.asks.sharing_key.is_some() && a.asks.sharing_key == b.asks.sharing_key;
+    one_key && a.ports.iter().all(|port| !b.ports.contains(port))
+}
+
+/// Whether an edit has put a Service in the way of another on one address.
+fn is_in_the_way(town: &Town, svc: &ServiceView, addr: IpAddr) -> bool {
+    let others = town.services.values().filter(|other| other.key != svc.key && other.addresses().contains(&addr));
+    others.into_iter().any(|other| !shares(svc, other))
+}
+
 /// What changed in a Service although nobody asked: held before, gone now, and of a family it still wants.
-fn moved_unasked(before: &ServiceView, after: &ServiceView) -> bool {
+fn moved_unasked(town: &Town, before: &ServiceView, after: &ServiceView) -> bool {
     let wanted = |addr: &IpAddr| after.families.is_empty() || after.families.contains(&Family::of(*addr));
     let now = after.addresses();
-    before.addresses().into_iter().filter(wanted).any(|addr| !now.contains(&addr))
+    let gone = before.addresses().into_iter().filter(wanted).filter(|addr| !now.contains(addr));
+    gone.into_iter().any(|addr| !is_in_the_way(town, before, addr))
 }
 
 fn apply(town: &mut Town, event: &Event) -> Option<String> {
@@ -74,7 +99,7 @@ fn apply(town: &mut Town, event: &Event) -> Option<String> {
             svc.asks.multi_pool = shape.multi;
             svc.prefers_dual_stack = shape.prefers;
             svc.ports[0].number = shape.port;
-            // The sharing key and ports of the moment count: a sharer that changes them may be in another's way.
+            // The sharing key and ports of the moment count: a sharer that changes them may be in another's way, and loses.
             town.services.insert(name.clone(), svc);
             return Some(name);
         }
@@ -141,13 +166,14 @@ proptest! {
                 let before = town.services[&name].clone();
                 let wish = town.look(&name);
                 let after = town.services[&name].clone();
-                prop_assert!(before.asks.re_evaluate || !moved_unasked(&before, &after), "{event:?}: {before:?} to {after:?}");
+                prop_assert!(before.asks.re_evaluate || !moved_unasked(&town, &before, &after), "{event:?}: {before:?} to {after:?}");
                 let fresh: Vec<_> = wish.addrs.iter().filter(|addr| !before.addresses().contains(addr)).copied().collect();
                 given_rightly(&town, &name, &fresh)?;
                 let again = town.look(&name);
                 prop_assert_eq!(&again.addrs, &wish.addrs, "a second look at {} after {:?}", name, event);
                 prop_assert!(again.notices.is_empty(), "{:?}", again.notices);
             }
+            no_strangers(&town)?;
         }
     }
 }

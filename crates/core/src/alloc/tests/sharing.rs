@@ -75,3 +75,51 @@ fn bug_16_a_port_that_was_dropped_is_free_at_once() {
     town.edit("test/a", |svc| svc.ports[0].number = 443);
     assert_eq!(town.put(svc("b").shared("k").port(80)).text(), "1.2.3.0");
 }
+
+/// Two Services on one address.
+fn sharers() -> Town {
+    let mut town = Town::new(&[group("default", &["1.2.3.0/24"])]);
+    town.put(svc("a").shared("k").port(80));
+    assert_eq!(town.put(svc("b").shared("k").port(443)).text(), "1.2.3.0");
+    town
+}
+
+#[test]
+fn a_port_that_was_edited_onto_anothers_costs_the_address_and_the_service_says_why() {
+    for (edited, port, holder) in [("test/b", 80, "test/a"), ("test/a", 443, "test/b")] {
+        let mut town = sharers();
+        let lost = town.edit(edited, |svc| svc.ports[0].number = port);
+        assert_eq!((lost.text().as_str(), lost.condition.assigned), ("PortInUse", false), "the later one loses");
+        assert_eq!(lost.events(), ["AddressLost", "AllocationFailed"]);
+        let sentence = &lost.notices[0].message;
+        assert!(sentence.contains("1.2.3.0 is taken away") && sentence.contains(holder), "{sentence}");
+        let other = town.look(holder);
+        assert_eq!((other.text().as_str(), other.events().len()), ("1.2.3.0", 0), "nothing happens to the other");
+        assert_eq!(town.edit(edited, |svc| svc.ports[0].number = 8080).text(), "1.2.3.0", "room for both again");
+    }
+}
+
+#[test]
+fn a_key_that_was_edited_while_others_share_means_an_address_of_its_own() {
+    for key in [None, Some("other".into())] {
+        let mut town = sharers();
+        let moved = town.edit("test/a", |svc| svc.asks.sharing_key = key);
+        assert_eq!((moved.text().as_str(), moved.condition.reason.as_str()), ("1.2.3.1", "Assigned"));
+        assert_eq!(moved.events(), ["AddressLost", "AddressAssigned"]);
+        assert_eq!(town.look("test/b").text(), "1.2.3.0");
+    }
+}
+
+#[test]
+fn who_came_earlier_is_remembered_when_groups_change() {
+    let mut town = Town::new(&[group("default", &["1.2.3.0/24"])]);
+    town.put(svc("z").shared("k").port(80));
+    town.put(svc("a").shared("k").port(443));
+    // The edit is known, and not decided on yet, when the groups change.
+    town.services.get_mut("test/a").unwrap().ports[0].number = 80;
+    let edited = &town.services["test/a"];
+    town.book.hold(Holding { uid: edited.uid.clone(), claim: edited.claim(), addrs: edited.addresses() });
+    town.rebuild();
+    assert_eq!(town.look("test/z").text(), "1.2.3.0");
+    assert_eq!(town.look("test/a").text(), "PortInUse");
+}

@@ -42,8 +42,7 @@ impl Desk {
             let (groups, refused) = self.groups.assembled();
             self.surroundings = self.surroundings();
             self.book = Book::new(groups, refused, self.surroundings.clone());
-            let all: Vec<_> = self.services.iter().map(|(key, _)| key.clone()).collect();
-            all.iter().for_each(|key| self.enter(key));
+            self.by_age().iter().for_each(|key| self.enter(key));
             self.fence();
         }
         self.excuse_untouchable(at);
@@ -65,6 +64,14 @@ impl Desk {
             ("the list of Leases", self.agents.is_complete()),
         ];
         lists.into_iter().filter(|(_, complete)| !complete).map(|(list, _)| list)
+    }
+
+    /// All Services, those first that have had their addresses for longest: where two were edited so that they cannot share
+    /// any more while nobody led, the later one loses.
+    fn by_age(&self) -> Vec<ServiceKey> {
+        let mut all: Vec<_> = self.services.iter().map(|(key, record)| (record.since, key.clone())).collect();
+        all.sort();
+        all.into_iter().map(|(_, key)| key).collect()
     }
 
     /// Touches every Service to which an earlier leader may still be writing an address.

@@ -155,7 +155,8 @@ fn lacks_an_address(svc: &ServiceView, wish: &Wish, reason: &Reason) -> bool {
     let has = |family: &Family| wish.addrs.iter().any(|addr| Family::of(*addr) == *family);
     let growth = wish.way == Way::MultiPool
         || matches!(reason, Reason::MultiPoolAndBalancePools | Reason::MultiPoolShared | Reason::MultiPoolSpans { .. });
-    wish.addrs.is_empty() || growth || !svc.families.iter().all(has)
+    let refused = !matches!(reason, Reason::AddressLost { .. });
+    refused && (wish.addrs.is_empty() || growth || !svc.families.iter().all(has))
 }
 
 fn allocation(group: String, wish: &Wish) -> Option<Tally> {

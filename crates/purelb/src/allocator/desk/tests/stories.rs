@@ -556,3 +556,42 @@ fn without_room_for_jobs_a_pause_that_is_over_costs_no_spin() {
     assert_eq!(town.desk.next_wake(town.at), None, "when there is room, and not at a time");
     assert!(town.job().is_some());
 }
+
+/// Two Services on 10.0.0.8, by one key and different ports.
+fn sharers() -> Town {
+    let mut town = Town::served("10.0.0.8/30", &[]);
+    for (name, port) in [("a", 80), ("b", 443)] {
+        town.api.create(name, json!({"purelb.io/allow-shared-ip": "k"}));
+        town.api.edit(name, json!({"spec": {"ports": [{"port": port}]}}));
+        town.tell(name);
+        town.settle();
+    }
+    assert_eq!([town.api.addresses("a"), town.api.addresses("b")], [addrs(&["10.0.0.8"]), addrs(&["10.0.0.8"])]);
+    town
+}
+
+#[rstest]
+#[case::a_port_the_other_has(json!({"spec": {"ports": [{"port": 443}]}}), vec![])]
+#[case::no_key_any_more(json!({"metadata": {"annotations": {"purelb.io/allow-shared-ip": null}}}), addrs(&["10.0.0.9"]))]
+fn an_edit_that_ends_sharing_costs_the_one_that_was_edited_its_address(#[case] edit: Value, #[case] then: Vec<IpAddr>) {
+    let mut town = sharers();
+    town.api.edit("a", edit);
+    town.tell("a");
+    let lost = town.job().unwrap();
+    assert_eq!(given(&lost), Some(vec![]), "nothing new comes with the same write");
+    let outcome = town.carry_out(&lost);
+    town.done(&lost, outcome);
+    town.settle();
+    assert_eq!([town.api.addresses("a"), town.api.addresses("b")], [then, addrs(&["10.0.0.8"])]);
+}
+
+#[test]
+fn services_that_were_edited_into_conflict_while_nobody_led_do_not_both_keep_or_lose_the_address() {
+    let mut town = sharers();
+    town.api.edit("a", json!({"spec": {"ports": [{"port": 443}]}}));
+    let mut town = town.succeeded(vec![group("default", 2, local("10.0.0.8/30"), json!(null))]);
+    town.settle();
+    assert_eq!([town.api.addresses("a"), town.api.addresses("b")], [addrs(&["10.0.0.8"]), vec![]]);
+    let told = &town.api.services["b"]["status"]["conditions"][0];
+    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("PortInUse")));
+}
