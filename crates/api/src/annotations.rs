@@ -57,6 +57,11 @@ pub const LEASE_HOST: &str = "purelb.io/host";
 pub const LEASE_CLAIMS: &str = "purelb.io/claims";
 /// The addresses of the agent's Node, separated by commas: no other agent announces them.
 pub const LEASE_ADDRESSES: &str = "purelb.io/node-addresses";
+/// The routers that the node's default routes go through, separated by commas: no Service gets them, and nobody announces
+/// them.
+pub const LEASE_GATEWAYS: &str = "purelb.io/gateways";
+/// The addresses of the API server as the node knows them, separated by commas; as [`LEASE_GATEWAYS`].
+pub const LEASE_API_SERVERS: &str = "purelb.io/api-servers";
 /// An agent's Lease is called this followed by the node's name.
 pub const LEASE_PREFIX: &str = "purelb-node-";
 

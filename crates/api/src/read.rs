@@ -31,7 +31,7 @@ pub use duration::parse as duration;
 pub use endpoints::endpoint_slice;
 pub use group::group;
 pub use in_force::{GroupReading, group_forms, kept_form, written_form};
-pub use lease::{AgentLease, agent_lease};
+pub use lease::{AgentLease, agent_lease, lease_guards};
 pub use member::{lease_view, renew_text};
 pub use node::{NodeView, node, node_facts};
 pub use object::{GroupObject, ServiceObject, ServiceObjectStatus};

@@ -8,10 +8,10 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::addr::Family;
 use crate::group::{Group, Placement, Ranges};
 use crate::pool::{Claim, Hold, Pool, ServiceKey};
 use crate::reason::Reason;
+use crate::reserved::{Guard, Reserved, edges, reserved};
 
 pub use bindings::{Bindings, DEFAULT_GROUP, NamespaceDefault};
 
@@ -22,8 +22,28 @@ mod bindings;
 pub struct Surroundings {
     /// Addresses of Nodes, each with the Node's name: never given out.
     pub node_addresses: BTreeMap<IpAddr, String>,
+    /// What agents do not announce, as they say themselves: gateways, API servers, addresses of Nodes.
+    pub guarded: BTreeMap<IpAddr, Guard>,
     /// Subnets that some live node can announce local addresses in.
     pub active_subnets: BTreeSet<IpNet>,
+}
+
+impl Surroundings {
+    /// Everything that is somebody's.
+    fn taken(&self) -> BTreeMap<IpAddr, Guard> {
+        let nodes = self.node_addresses.keys().map(|addr| (*addr, Guard::Node));
+        self.guarded.iter().map(|(addr, guard)| (*addr, *guard)).chain(nodes).collect()
+    }
+
+    /// Why no Service may have an address, with the name of the Node that has it.
+    fn reason(&self, addr: IpAddr, why: Reserved) -> Reason {
+        match (why, self.node_addresses.get(&addr)) {
+            (Reserved::Guarded(_), Some(node)) => {
+                Reason::AddressReserved { addr, what: format!("address of Node {node}") }
+            }
+            _ => why.reason(addr),
+        }
+    }
 }
 
 /// One usable group.
@@ -60,6 +80,8 @@ pub struct Book {
     refused: BTreeMap<String, Reason>,
     bindings: Bindings,
     surroundings: Surroundings,
+    /// Everything that is somebody's.
+    taken: BTreeMap<IpAddr, Guard>,
     holdings: BTreeMap<ServiceKey, Held>,
     /// How many holdings have been entered, for the next one's rank.
     entered: u64,
@@ -71,8 +93,10 @@ impl Book {
     /// A book of these groups in which nobody holds anything yet. Groups that clash were left out before.
     pub fn new(groups: Vec<Group>, refused: BTreeMap<String, Reason>, surroundings: Surroundings) -> Self {
         let bindings = Bindings::new(groups.iter());
-        let slots = groups.into_iter().map(|group| (group.name.clone(), Slot::new(group, &surroundings))).collect();
-        Self { slots, refused, bindings, surroundings, ..Self::default() }
+        let taken = surroundings.taken();
+        let slot = |group: Group| (group.name.clone(), Slot::new(group, &taken, &surroundings));
+        let slots = groups.into_iter().map(slot).collect();
+        Self { slots, refused, bindings, surroundings, taken, ..Self::default() }
     }
 
     /// The same holdings in a book of other groups or other surroundings.
@@ -171,18 +195,14 @@ impl Book {
         self.surroundings.active_subnets.contains(&subnet)
     }
 
-    /// Refuses an address from outside the pools that a Node has, that is an edge of a local subnet, or that somebody else
-    /// has who does not share it.
+    /// Refuses an address from outside the pools that no Service may have, or that somebody else has who does not share it.
     pub fn check_loose(&self, addr: IpAddr, claim: &Claim) -> Result<(), Reason> {
         let addr = addr.to_canonical();
         if let Some(slot) = self.slot_of(addr) {
             return slot.pool.available(addr, claim);
         }
-        if let Some(node) = self.surroundings.node_addresses.get(&addr) {
-            return Err(reserved_for_node(addr, node));
-        }
-        if let Some(subnet) = self.local_subnets().find(|subnet| edges(*subnet).any(|edge| edge == addr)) {
-            return Err(reserved_as_edge(addr, subnet));
+        if let Some(why) = reserved(addr, &self.taken, self.local_subnets()) {
+            return Err(self.surroundings.reason(addr, why));
         }
         self.loose.get(&addr).map_or(Ok(()), |hold| hold.admits(addr, claim))
     }
@@ -228,25 +248,20 @@ impl Book {
 }
 
 impl Slot {
-    fn new(group: Group, surroundings: &Surroundings) -> Self {
+    fn new(group: Group, taken: &BTreeMap<IpAddr, Guard>, surroundings: &Surroundings) -> Self {
         let none = Ranges::default();
         let mut pool = Pool::new(&group.name, group.ranges().unwrap_or(&none));
-        for (&addr, node) in &surroundings.node_addresses {
-            pool.withhold(addr, reserved_for_node(addr, node));
-        }
-        for subnet in announced_locally(&group, surroundings) {
-            edges(subnet).for_each(|addr| pool.withhold(addr, reserved_as_edge(addr, subnet)));
+        // Agents ask their own subnets first, whatever the group says.
+        let active = surroundings.active_subnets.iter().copied();
+        let subnets: BTreeSet<_> = announced_locally(&group, surroundings).chain(active).collect();
+        let doubtful = taken.keys().copied().chain(subnets.iter().copied().flat_map(edges));
+        for addr in doubtful.filter(|addr| pool.contains(*addr)).collect::<BTreeSet<_>>() {
+            if let Some(why) = reserved(addr, taken, subnets.iter().copied()) {
+                pool.withhold(addr, surroundings.reason(addr, why));
+            }
         }
         Self { group, pool }
     }
-}
-
-fn reserved_for_node(addr: IpAddr, node: &str) -> Reason {
-    Reason::AddressReserved { addr, what: format!("address of Node {node}") }
-}
-
-fn reserved_as_edge(addr: IpAddr, subnet: IpNet) -> Reason {
-    Reason::AddressReserved { addr, what: format!("network or broadcast address of {subnet}") }
 }
 
 /// The subnets a group announces locally.
@@ -258,16 +273,6 @@ fn announced_locally<'a>(group: &'a Group, surroundings: &'a Surroundings) -> im
     };
     let subnets = group.ranges().into_iter().flat_map(Ranges::all).map(|entry| entry.subnet);
     subnets.filter(local)
-}
-
-/// Network and broadcast address of a subnet.
-fn edges(subnet: IpNet) -> impl Iterator<Item = IpAddr> {
-    let family = Family::of(subnet.addr());
-    // A subnet of one or two addresses has neither (RFC 3021, RFC 6164); IPv6 has no broadcast.
-    let has_edges = subnet.prefix_len() + 1 < family.max_prefix();
-    let network = has_edges.then(|| subnet.network());
-    let broadcast = (has_edges && family == Family::V4).then(|| subnet.broadcast());
-    network.into_iter().chain(broadcast)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! - [`links`]: what the kernel of a node shows
 //! - [`want`]: what this node should hold
 //! - [`place`](mod@place): where an address goes on this node
+//! - [`reserved`](mod@reserved): which addresses no Service may have
 //! - [`plan`](mod@plan): what to do so that the kernel shows what the node should hold
 //! - [`model`]: a kernel in memory, for tests
 //! - [`members`], [`elect`](mod@elect): who is alive, and which node holds a local address
@@ -42,6 +43,7 @@ pub mod plan;
 pub mod pool;
 pub mod reason;
 pub mod report;
+pub mod reserved;
 pub mod service;
 pub mod slots;
 pub mod want;

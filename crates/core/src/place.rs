@@ -10,7 +10,9 @@ use ipnet::IpNet;
 use crate::addr::{Aggregation, Family};
 use crate::group::{Entry, Group, Placement, Source};
 use crate::reason::Reason;
+use crate::reserved::reserved;
 
+pub use crate::reserved::Guard;
 pub use origins::Origins;
 pub use serving::{LinkChoice, Serving};
 
@@ -34,33 +36,6 @@ pub enum Spot {
     },
     /// Nowhere on this node.
     Nowhere(Reason),
-}
-
-/// What an address is that must never be announced or captured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize, strum::Display)]
-pub enum Guard {
-    /// An address of the Kubernetes API server.
-    #[strum(to_string = "address of the API server")]
-    ApiServer,
-    /// A DNS server of this node.
-    #[strum(to_string = "address of a DNS server")]
-    DnsServer,
-    /// An address of a Node.
-    #[strum(to_string = "address of a Node")]
-    Node,
-    /// A router that a default route goes through.
-    #[strum(to_string = "address of a default gateway")]
-    Gateway,
-    /// A BGP peer.
-    #[strum(to_string = "address of a BGP peer")]
-    Peer,
-}
-
-impl Guard {
-    /// Whether the address itself must not be announced; of the others only no aggregate may capture the traffic.
-    pub fn forbids(self) -> bool {
-        matches!(self, Self::Node | Self::Gateway | Self::ApiServer)
-    }
 }
 
 /// Where an address came from, as far as the groups and the Service still tell.
@@ -90,11 +65,13 @@ pub struct Surroundings<'a> {
 
 /// Decides where an address goes. `before` is the prefix length it has on the virtual interface, for an orphan to keep.
 pub fn place(addr: IpAddr, origin: Origin<'_>, before: Option<u8>, around: &Surroundings<'_>) -> Spot {
-    if let Some(guard) = around.guarded.get(&addr).filter(|guard| guard.forbids()) {
-        return Spot::Nowhere(Reason::AddressReserved { addr, what: guard.to_string() });
+    let nic = around.serving.spot(addr);
+    let subnet = nic.and_then(|(_, prefix)| IpNet::new(addr, prefix).ok());
+    if let Some(why) = reserved(addr, around.guarded, subnet) {
+        return Spot::Nowhere(why.reason(addr));
     }
-    if let Some((link, prefix)) = around.serving.spot(addr) {
-        return on_nic(addr, link, prefix);
+    if let Some((link, prefix)) = nic {
+        return Spot::Local { link, prefix };
     }
     if let Some(net) = around.serving.withheld(addr) {
         return Spot::Nowhere(Reason::SubnetUnavailable { addr, net });
@@ -103,25 +80,6 @@ pub fn place(addr: IpAddr, origin: Origin<'_>, before: Option<u8>, around: &Surr
         Ok(prefix) => captured(addr, prefix, around).map_or(Spot::Virtual { prefix }, Spot::Nowhere),
         Err(reason) => Spot::Nowhere(reason),
     }
-}
-
-fn on_nic(addr: IpAddr, link: u32, prefix: u8) -> Spot {
-    match IpNet::new(addr, prefix) {
-        Ok(net) if is_edge(addr, net) => Spot::Nowhere(Reason::AddressReserved {
-            addr,
-            what: format!("network or broadcast address of {}", net.trunc()),
-        }),
-        _ => Spot::Local { link, prefix },
-    }
-}
-
-/// Whether an address is the first or last of its subnet, which nobody may have.
-///
-/// A subnet of one or two addresses has neither (RFC 3021, RFC 6164); IPv6 has no broadcast.
-fn is_edge(addr: IpAddr, net: IpNet) -> bool {
-    let family = Family::of(addr);
-    let roomy = net.prefix_len() + 1 < family.max_prefix();
-    roomy && (addr == net.network() || family == Family::V4 && addr == net.broadcast())
 }
 
 /// The prefix length on the virtual interface, or why the address does not belong there.

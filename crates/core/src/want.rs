@@ -307,6 +307,14 @@ impl State {
         self.sight.links.as_ref()
     }
 
+    /// The routers that this node's default routes go through, or went through until they were lost.
+    pub fn gateways(&self) -> impl Iterator<Item = IpAddr> {
+        self.sight.links.iter().flat_map(|links| {
+            let gateways = links.default_routes.iter().filter_map(|route| route.gateway);
+            gateways.chain(self.lost_gateways(links))
+        })
+    }
+
     /// Whether enough is known to change anything.
     pub fn is_ready(&self) -> bool {
         self.synced && self.setup != Setup::Unknown && self.sight.links.is_some()

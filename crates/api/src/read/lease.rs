@@ -1,25 +1,32 @@
 //! The Leases of node agents: who says to be alive, since when, and in which subnets it can announce local addresses.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt;
 use purelb_core::addr::parse_subnet;
+use purelb_core::reserved::Guard;
 
-use crate::annotations::{LEASE_PREFIX, LEASE_SUBNETS};
+use crate::annotations::{LEASE_ADDRESSES, LEASE_API_SERVERS, LEASE_GATEWAYS, LEASE_PREFIX, LEASE_SUBNETS};
 
 /// How many subnets of one Lease count: an annotation is longer than any node has networks.
 const MOST_SUBNETS: usize = 256;
+/// And how many addresses of one list.
+const MOST_ADDRESSES: usize = 256;
 
 /// The Lease of a node agent, reduced to what the allocator needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentLease {
     /// The node.
     pub node: String,
     /// The subnets it can announce in, in canonical form; what is no subnet is passed over.
     pub subnets: BTreeSet<IpNet>,
+    /// The addresses that it says nobody may announce.
+    pub guarded: BTreeMap<IpAddr, Guard>,
     /// When it was renewed and for how long; a Lease that does not say both is nobody's.
     pub renewed: Option<(Timestamp, Duration)>,
 }
@@ -31,7 +38,19 @@ pub fn agent_lease(lease: &Lease) -> Option<AgentLease> {
         let length = u64::try_from(spec.lease_duration_seconds?).ok()?;
         Some((spec.renew_time.as_ref()?.0, Duration::from_secs(length)))
     });
-    Some(AgentLease { node, subnets: subnets(lease), renewed })
+    Some(AgentLease { node, subnets: subnets(lease), guarded: lease_guards(lease), renewed })
+}
+
+/// The addresses that a Lease says nobody may announce: those of its Node, its gateways and its API servers.
+pub fn lease_guards(lease: &Lease) -> BTreeMap<IpAddr, Guard> {
+    let lists =
+        [(LEASE_GATEWAYS, Guard::Gateway), (LEASE_API_SERVERS, Guard::ApiServer), (LEASE_ADDRESSES, Guard::Node)];
+    let listed = |key: &str| lease.annotations().get(key).cloned().unwrap_or_default();
+    let read = |(key, guard)| {
+        let addrs: Vec<IpAddr> = listed(key).split(',').filter_map(|text| text.parse().ok()).collect();
+        addrs.into_iter().take(MOST_ADDRESSES).map(move |addr| (addr.to_canonical(), guard))
+    };
+    lists.into_iter().flat_map(read).collect()
 }
 
 /// The subnets as agents of every release read them, so that all elect alike: an entry with blanks is none.
@@ -69,6 +88,27 @@ pub(super) mod tests {
         assert_eq!((read.node.as_str(), subnets.join(" ")), ("a", "10.0.0.0/8 192.168.1.0/24 2001:db8::/64".into()));
         let renewed = ("2026-01-01T00:00:09.5Z".parse().unwrap(), Duration::from_secs(10));
         assert_eq!(read.renewed, Some(renewed));
+    }
+
+    #[test]
+    fn a_lease_names_what_nobody_may_announce() {
+        let mut object = lease("purelb-node-a", "10.0.0.0/24", renewed("2026-01-01T00:00:09Z"));
+        let annotations = object.metadata.annotations.as_mut().unwrap();
+        for (key, text) in [
+            ("purelb.io/gateways", "10.0.0.1,fe80::1,,nobody"),
+            ("purelb.io/api-servers", "10.0.0.5,10.0.0.11"),
+            ("purelb.io/node-addresses", "10.0.0.11"),
+        ] {
+            annotations.insert(key.to_owned(), text.to_owned());
+        }
+        let expected = [
+            ("10.0.0.1", Guard::Gateway),
+            ("10.0.0.5", Guard::ApiServer),
+            ("10.0.0.11", Guard::Node),
+            ("fe80::1", Guard::Gateway),
+        ];
+        let expected = expected.map(|(text, guard)| (text.parse().unwrap(), guard)).into();
+        assert_eq!(agent_lease(&object).unwrap().guarded, expected);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::addr::{AddrRange, Aggregation, parse_subnet};
 use crate::book::{Holding, Surroundings};
 use crate::group::{Entry, Placement, Ranges, clashes};
 use crate::pool::{Port, Protocol};
+use crate::reserved::Guard;
 use crate::service::Asks;
 
 mod balance;
@@ -378,6 +379,32 @@ fn law_9_node_addresses_and_the_edges_of_a_local_subnet_are_never_given_out() {
     town.delete("test/e");
     let mut town = town.with_active(&["10.1.0.0/30"]);
     assert_eq!(town.put(svc("f")).text(), "10.1.0.2");
+}
+
+#[test]
+fn law_9_a_pool_that_is_a_whole_subnet_never_gives_out_what_agents_refuse() {
+    let mut local = group("default", &["10.1.0.0/29"]);
+    local.placement = Placement::Remote;
+    if let Source::Ranges(ranges) = &mut local.source {
+        ranges.v4[0].subnet = parse_subnet("10.1.0.0/29").unwrap();
+    }
+    let mut town = Town::new(&[local]);
+    let early = town.put(svc("early").pinned("10.1.0.1"));
+    assert_eq!(early.text(), "10.1.0.1", "no agent has said yet whose it is");
+    let addr = |last: u8| IpAddr::from([10, 1, 0, last]);
+    town.surroundings.guarded =
+        [(addr(1), Guard::Gateway), (addr(2), Guard::ApiServer), (addr(3), Guard::DnsServer)].into();
+    let mut town = town.with_active(&["10.1.0.0/29"]);
+    let kept = town.look("test/early");
+    assert_eq!((kept.text().as_str(), kept.condition.reason.as_str()), ("10.1.0.1", "AddressReserved"), "it stays");
+    assert_eq!(kept.events(), ["AddressReserved"]);
+    assert!(kept.condition.message.contains("address of a default gateway"), "{}", kept.condition.message);
+    assert_eq!(town.put(svc("a")).text(), "10.1.0.3", "a name server may be a Service");
+    assert_eq!(town.put(svc("b").pinned("10.1.0.7")).text(), "AddressReserved", "where agents have the subnet");
+    assert_eq!(
+        town.edit("test/early", |svc| (svc.asks.addresses, svc.asks.re_evaluate) = (None, true)).text(),
+        "10.1.0.4"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The book: what is held is given back where it belongs, and nowhere else (REL-1, AL-11, B14, NS-12).
 
 use super::*;
-use crate::addr::{AddrRange, Aggregation, parse_subnet};
+use crate::addr::{AddrRange, Aggregation, Family, parse_subnet};
 use crate::group::{Entry, Source};
 
 fn group(name: &str, pool: &str, namespaces: &[&str], enforce: bool) -> Group {

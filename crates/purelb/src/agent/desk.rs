@@ -7,8 +7,6 @@
 //! A desk does no I/O and reads no clock. Decisions are in `purelb_core`; the desk brings them what they depend on, and
 //! puts what they say into the words of the cluster.
 
-use std::net::IpAddr;
-
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -102,7 +100,7 @@ pub struct Desk {
     /// Once everything was known, the kernel showed what it should: routers were told all there is.
     complete: bool,
     /// The addresses of all Nodes, as their leases say.
-    peers: Known<String, Vec<IpAddr>>,
+    peers: Known<String, Guarded>,
     sight: Sight,
     heartbeat: Heartbeat,
     /// Everything was known once, so that decisions count.
@@ -267,7 +265,17 @@ impl Desk {
         }
         let addresses = self.choices.node_addresses().collect();
         let (subnets, claims, host) = (wish.subnets.clone(), wish.claims.clone(), self.settings.host.clone());
-        let content = Content { subnets, claims, saw: wish.saw, settled: wish.settled, host, owner, addresses };
+        let content = Content {
+            subnets,
+            claims,
+            saw: wish.saw,
+            settled: wish.settled,
+            host,
+            owner,
+            addresses,
+            gateways: self.state.gateways().collect(),
+            api_servers: self.api_servers().collect(),
+        };
         let due = self.heartbeat.due(&content, wish.urgent, wish.renew_from, now)?;
         if now < due {
             return Some(due);

@@ -14,7 +14,6 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use purelb_api::LBNodeAgent;
-use purelb_api::annotations::LEASE_ADDRESSES;
 use purelb_api::read::{self, BgpObject, GroupObject, Reading, ServiceObject};
 use purelb_core::bgp::{Candidate, NodeFacts};
 use purelb_core::endpoints::SliceView;
@@ -94,8 +93,8 @@ pub struct SliceNews {
 pub struct LeaseNews {
     /// What elections depend on.
     pub view: LeaseView,
-    /// The addresses of its Node.
-    pub addresses: Vec<IpAddr>,
+    /// The addresses that it says nobody may announce.
+    pub guarded: Guarded,
 }
 
 /// This node's Node.
@@ -158,9 +157,7 @@ pub fn leases(client: &Client, namespace: &str, wall: WallClock) -> BoxStream<'s
 
 fn lease_news(lease: &Lease, now: Timestamp) -> Option<Box<LeaseNews>> {
     let view = read::lease_view(lease, now)?;
-    let listed = lease.annotations().get(LEASE_ADDRESSES).map(String::as_str).unwrap_or_default();
-    let addresses = listed.split(',').filter_map(|text| text.parse().ok()).collect();
-    Some(Box::new(LeaseNews { view, addresses }))
+    Some(Box::new(LeaseNews { view, guarded: read::lease_guards(lease) }))
 }
 
 fn slice_news(object: EndpointSlice) -> Option<Box<SliceNews>> {

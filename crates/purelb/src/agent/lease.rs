@@ -48,6 +48,10 @@ pub struct Content {
     pub owner: String,
     /// The addresses of the Node, so that no peer announces them.
     pub addresses: BTreeSet<IpAddr>,
+    /// The routers of its default routes, so that nobody announces them or gives them to a Service.
+    pub gateways: BTreeSet<IpAddr>,
+    /// The addresses of the API server, for the same reason.
+    pub api_servers: BTreeSet<IpAddr>,
 }
 
 /// What is to be done to the lease.

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use purelb_api::read::{self, AgentLease, NodeView};
 use purelb_api::{LBNodeAgent, write};
+use purelb_core::reserved::Guard;
 use tokio::time::Instant;
 
 use super::desk::newer;
@@ -32,6 +33,9 @@ const ABSENCE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Agents {
     leases: Known<String, Member>,
+    /// The addresses that each node last said nobody may announce. An agent that restarts takes its Lease along, and not
+    /// its gateway.
+    guarded: BTreeMap<String, BTreeMap<IpAddr, Guard>>,
     /// When the watch of the Leases last told something.
     heard: Instant,
     /// Nodes whose Lease is gone, and until when that may be a restart.
@@ -56,6 +60,7 @@ impl Agents {
     pub fn new(at: Instant) -> Self {
         Self {
             leases: Known::default(),
+            guarded: BTreeMap::new(),
             heard: at,
             away: BTreeMap::new(),
             acquainted: (None, false),
@@ -69,7 +74,8 @@ impl Agents {
         self.leases.is_complete()
     }
 
-    /// Takes news of a Lease in; `None` stands for one that is no agent's. Whether other subnets may be served now.
+    /// Takes news of a Lease in; `None` stands for one that is no agent's. Whether other subnets may be served
+    /// now, or other addresses are somebody's.
     pub fn hear(&mut self, change: Change<Option<AgentLease>>, now: Timestamp, at: Instant) -> bool {
         self.heard = at;
         let change = match change {
@@ -99,6 +105,8 @@ impl Agents {
     /// A Lease as it is now. Most of the time it was only renewed, which says nothing new.
     fn see(&mut self, lease: AgentLease, now: Timestamp, at: Instant) -> bool {
         self.away.remove(&lease.node);
+        let guards = self.guarded.insert(lease.node.clone(), lease.guarded.clone());
+        let other_guards = guards.unwrap_or_default() != lease.guarded;
         let before = self.leases.at(&lease.node);
         let until = match (lease.renewed, before) {
             (None, _) => at,
@@ -117,7 +125,7 @@ impl Agents {
         let member = Member { live, until, lease };
         drop(self.leases.take(Change::Here((member.lease.node.clone(), member))));
         self.note(changed);
-        changed
+        changed || other_guards
     }
 
     /// Time has passed: those die whose Lease the watch would have shown if it had been renewed. Whether anybody did.
@@ -135,6 +143,12 @@ impl Agents {
     /// The subnets in which some live node can announce.
     pub fn active_subnets(&self) -> BTreeSet<IpNet> {
         self.live().flat_map(|member| &member.lease.subnets).copied().collect()
+    }
+
+    /// The addresses that nobody may announce, as the agents of Nodes say that are there.
+    pub fn guarded(&self, exists: impl Fn(&str) -> bool) -> BTreeMap<IpAddr, Guard> {
+        let there = self.guarded.iter().filter(|(node, _)| self.leases.at(*node).is_some() || exists(node));
+        there.flat_map(|(_, guards)| guards).map(|(addr, guard)| (*addr, *guard)).collect()
     }
 
     /// Whether a node is gone for good and no live node could announce an address in its place.

@@ -407,7 +407,8 @@ impl Desk {
     fn surroundings(&self) -> Surroundings {
         let addresses =
             self.nodes.values().flat_map(|node| node.addresses.iter().map(|addr| (*addr, node.name.clone())));
-        Surroundings { node_addresses: addresses.collect(), active_subnets: self.agents.active_subnets() }
+        let guarded = self.agents.guarded(|node| self.nodes.at(node).is_some());
+        Surroundings { node_addresses: addresses.collect(), guarded, active_subnets: self.agents.active_subnets() }
     }
 
     /// Holdings have changed: what statuses and the record say is compared with it.

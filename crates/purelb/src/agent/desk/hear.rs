@@ -1,6 +1,7 @@
 //! What the desk does with each thing that it hears.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use jiff::Timestamp;
 use purelb_api::read;
@@ -93,7 +94,7 @@ impl Desk {
 
     /// A complete list is heard as a whole: a part of it proves nothing.
     fn hear_lease(&mut self, change: Change<Box<LeaseNews>>, now: Moment) {
-        self.note_addresses(&change);
+        self.note_guarded(&change);
         match self.sight.take(change.map(|news| Box::new(news.view))) {
             sight::Seen::Nothing => {}
             sight::Seen::All(leases) => self.state.hear_leases(leases, now),
@@ -108,14 +109,14 @@ impl Desk {
         }
     }
 
-    /// What a lease says of its Node's addresses hardly ever changes.
-    fn note_addresses(&mut self, change: &Change<Box<LeaseNews>>) {
+    /// What a lease says of addresses that nobody may announce hardly ever changes.
+    fn note_guarded(&mut self, change: &Change<Box<LeaseNews>>) {
         if let Change::Here(news) = change
-            && self.peers.at(&news.view.node) == Some(&news.addresses)
+            && self.peers.at(&news.view.node) == Some(&news.guarded)
         {
             return self.peers.confirm(&news.view.node);
         }
-        if !self.peers.take(change.clone().map(|news| (news.view.node, news.addresses))).is_empty() {
+        if !self.peers.take(change.clone().map(|news| (news.view.node, news.guarded))).is_empty() {
             self.guard();
         }
     }
@@ -224,11 +225,17 @@ impl Desk {
     fn guard(&mut self) {
         let mut guarded: Guarded = self.bgp.peers().map(|peer| (peer, Guard::Peer)).collect();
         guarded.extend(&self.guarded);
-        guarded.extend(self.slices.api_servers().map(|addr| (addr, Guard::ApiServer)));
-        // Last: an API server often is a Node, whose address nobody may announce.
-        guarded.extend(self.peers.values().flatten().map(|addr| (*addr, Guard::Node)));
+        guarded.extend(self.api_servers().map(|addr| (addr, Guard::ApiServer)));
+        // What any agent must not announce, no agent announces, and the allocator gives to nobody.
+        guarded.extend(self.peers.values().flatten());
         guarded.extend(self.choices.node_addresses().map(|addr| (addr, Guard::Node)));
         self.state.set_guarded(guarded);
+    }
+
+    /// The addresses of the API server, as far as this node knows.
+    pub(super) fn api_servers(&self) -> impl Iterator<Item = IpAddr> {
+        let told = self.guarded.iter().filter(|(_, guard)| **guard == Guard::ApiServer).map(|(addr, _)| *addr);
+        told.chain(self.slices.api_servers())
     }
 
     /// Finds out anew what BGP means for this node.

@@ -91,6 +91,8 @@ fn is_news(said: &Content, content: &Content, urgent: bool) -> bool {
         || said.claims != content.claims
         || said.owner != content.owner
         || said.addresses != content.addresses
+        || said.gateways != content.gateways
+        || said.api_servers != content.api_servers
         || (urgent && said.saw < content.saw)
 }
 

@@ -9,7 +9,8 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
 use kube::api::ObjectMeta;
 use purelb_api::annotations::{
-    LEASE_ADDRESSES, LEASE_CLAIMS, LEASE_HOST, LEASE_INSTANCE, LEASE_PREFIX, LEASE_SAW, LEASE_SETTLED, LEASE_SUBNETS,
+    LEASE_ADDRESSES, LEASE_API_SERVERS, LEASE_CLAIMS, LEASE_GATEWAYS, LEASE_HOST, LEASE_INSTANCE, LEASE_PREFIX,
+    LEASE_SAW, LEASE_SETTLED, LEASE_SUBNETS,
 };
 
 use super::Content;
@@ -24,6 +25,8 @@ pub fn lease(node: &str, instance: &str, content: &Content, duration: Duration, 
         (LEASE_INSTANCE, instance.to_owned()),
         (LEASE_SAW, content.saw.to_string()),
         (LEASE_ADDRESSES, list(&content.addresses)),
+        (LEASE_GATEWAYS, list(&content.gateways)),
+        (LEASE_API_SERVERS, list(&content.api_servers)),
         // Always there, like the next two: a merge patch would leave an old one as it is.
         (LEASE_CLAIMS, list(&content.claims)),
         (LEASE_SETTLED, content.settled.to_string()),
@@ -92,6 +95,8 @@ mod tests {
             host: "kernel-1".to_owned(),
             owner: "node-uid".to_owned(),
             addresses,
+            gateways: ["192.168.1.1".parse().unwrap()].into(),
+            api_servers: ["192.168.1.5".parse().unwrap()].into(),
         };
         let now = "2026-01-02T03:04:05.000006Z".parse().unwrap();
         let lease = lease("node-a", "pod-uid", &content, Duration::from_millis(10_900), now);
@@ -108,6 +113,8 @@ mod tests {
                     "purelb.io/settled": "true",
                     "purelb.io/host": "kernel-1",
                     "purelb.io/node-addresses": "192.168.1.11,2001:db8::11",
+                    "purelb.io/gateways": "192.168.1.1",
+                    "purelb.io/api-servers": "192.168.1.5",
                 },
                 "ownerReferences": [{
                     "apiVersion": "v1", "kind": "Node", "name": "node-a", "uid": "node-uid",

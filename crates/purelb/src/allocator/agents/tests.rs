@@ -9,7 +9,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn lease(node: &str, renewed: i64, subnets: &str) -> Change<Option<AgentLease>> {
     let subnets = subnets.split(' ').map(|subnet| subnet.parse().unwrap()).collect();
     let renewed = Some((Timestamp::from_second(renewed).unwrap(), 10 * SECOND));
-    Change::Here(Some(AgentLease { node: node.to_owned(), subnets, renewed }))
+    Change::Here(Some(AgentLease { node: node.to_owned(), subnets, renewed, ..AgentLease::default() }))
 }
 
 /// A watch that tells of Leases, and two clocks.

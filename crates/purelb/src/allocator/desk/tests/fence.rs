@@ -65,7 +65,7 @@ fn two_ranges(version: u64, multi_pool: bool) -> GroupObject {
 fn alive(subnets: &[&str]) -> News {
     let subnets = subnets.iter().map(|subnet| subnet.parse().unwrap()).collect();
     let renewed = Some((Timestamp::UNIX_EPOCH, Duration::from_secs(3600)));
-    News::Lease(Change::Here(Some(AgentLease { node: "n1".to_owned(), subnets, renewed })))
+    News::Lease(Change::Here(Some(AgentLease { node: "n1".to_owned(), subnets, renewed, ..AgentLease::default() })))
 }
 
 #[rstest]

@@ -409,6 +409,7 @@ fn b29_the_last_announcer_of_an_address_is_taken_off_when_it_is_gone_for_good() 
         node: "lives".to_owned(),
         subnets: ["10.9.0.0/24".parse().unwrap()].into(),
         renewed: Some((Timestamp::UNIX_EPOCH, Duration::from_secs(3600))),
+        ..AgentLease::default()
     };
     town.hear(News::Lease(Change::Here(Some(other))));
     town.desk.tick(town.at);
@@ -460,6 +461,7 @@ fn a_thousand_renewals_of_leases_cost_no_look_at_any_service() {
         node: "n1".to_owned(),
         subnets: ["10.0.0.0/16".parse().unwrap()].into(),
         renewed: Some((Timestamp::from_second(second).unwrap(), Duration::from_secs(10))),
+        ..AgentLease::default()
     };
     town.hear(News::Lease(Change::Here(Some(lease(0)))));
     town.settle();
@@ -594,4 +596,34 @@ fn services_that_were_edited_into_conflict_while_nobody_led_do_not_both_keep_or_
     assert_eq!([town.api.addresses("a"), town.api.addresses("b")], [addrs(&["10.0.0.8"]), vec![]]);
     let told = &town.api.services["b"]["status"]["conditions"][0];
     assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("PortInUse")));
+}
+
+/// The Lease of a node that says who its gateway is, renewed for long.
+fn gated(node: &str, gateway: &str) -> AgentLease {
+    AgentLease {
+        node: node.to_owned(),
+        subnets: ["10.0.0.0/16".parse().unwrap()].into(),
+        guarded: [(gateway.parse().unwrap(), purelb_core::reserved::Guard::Gateway)].into(),
+        renewed: Some((Timestamp::UNIX_EPOCH, Duration::from_secs(3600))),
+    }
+}
+
+#[test]
+fn law_9_a_pool_that_is_a_whole_subnet_gives_out_no_gateway_that_an_agent_names() {
+    let mut town = Town::served("10.0.0.0/16", &[]);
+    let node = NodeView { name: "n1".to_owned(), addresses: addrs(&["10.0.0.2"]), labels: BTreeMap::new() };
+    town.hear(News::Node(Change::Here(node.clone())));
+    town.hear(News::Lease(Change::Here(Some(gated("n1", "10.0.0.1")))));
+    town.create("a");
+    town.settle();
+    assert_eq!(town.api.addresses("a"), addrs(&["10.0.0.3"]), "after the network, the gateway and the Node");
+    // The agent restarts: its Lease goes, the gateway does not.
+    town.hear(News::Lease(Change::Gone(Some(gated("n1", "10.0.0.1")))));
+    town.api.create("b", json!({"purelb.io/addresses": "10.0.0.1"}));
+    town.tell("b");
+    town.settle();
+    assert!(town.api.addresses("b").is_empty());
+    town.hear(News::Node(Change::Gone(node)));
+    town.settle();
+    assert_eq!(town.api.addresses("b"), addrs(&["10.0.0.1"]), "the node is gone for good");
 }
