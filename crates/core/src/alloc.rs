@@ -283,14 +283,10 @@ fn brand_of(group: Option<&Group>, from: String) -> Brand {
 }
 
 fn condition(addrs: &[IpAddr], brand: &Brand, reason: Option<&Reason>) -> Condition {
-    let assigned = !addrs.is_empty();
+    let list = notice::list(addrs);
     match reason {
-        Some(reason) => Condition { assigned, reason: reason.name().to_owned(), message: reason.to_string() },
-        None => Condition {
-            assigned,
-            reason: "Assigned".to_owned(),
-            message: format!("assigned {} from {}", notice::list(addrs), brand.from.as_deref().unwrap_or("no group")),
-        },
+        Some(reason) => Condition::troubled(reason, &list),
+        None => Condition::assigned(&list, brand.from.as_deref().unwrap_or("no group")),
     }
 }
 
@@ -303,16 +299,18 @@ fn handles(scope: &Scope, svc: &ServiceView) -> bool {
 
 /// The addresses in the status that PureLB gave; `None` if somebody else put something there.
 ///
-/// Without the brand they are ours only if a pool has every one of them free for this Service: then the brand was lost.
+/// Without the brand they are ours if it was lost: a pool has every one of them free for this Service, or our own condition
+/// says that it was given. `kubectl replace` takes annotations off, and leaves the status.
 fn own_addresses(book: &Book, svc: &ServiceView) -> Option<Vec<IpAddr>> {
     let addrs = svc.addresses();
     if svc.brand.ours || svc.ingress.is_empty() {
         return Some(addrs);
     }
     let claim = svc.claim();
-    let free_for_it =
-        |addr: &IpAddr| book.slot_of(*addr).is_some_and(|slot| slot.pool.available(*addr, &claim).is_ok());
-    let lost_brand = addrs.len() == svc.ingress.len() && addrs.iter().all(free_for_it);
+    let given: Vec<IpAddr> = svc.condition.iter().flat_map(Condition::addresses).collect();
+    let free = |addr: IpAddr| book.slot_of(addr).is_some_and(|slot| slot.pool.available(addr, &claim).is_ok());
+    let is_ours = |addr: &IpAddr| free(*addr) || given.contains(addr) && book.outranked(*addr, &claim).is_ok();
+    let lost_brand = addrs.len() == svc.ingress.len() && addrs.iter().all(is_ours);
     lost_brand.then_some(addrs)
 }
 

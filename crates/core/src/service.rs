@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::addr::Family;
 use crate::pool::{Claim, Port, ServiceKey};
+use crate::reason::Reason;
 
 /// A Service of type LoadBalancer, reduced to what decisions need.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,3 +115,37 @@ pub struct Condition {
     /// One sentence.
     pub message: String,
 }
+
+/// What stands between a sentence about a Service that has addresses and these.
+const HAS: &str = "; it has ";
+
+impl Condition {
+    /// All is well: these addresses are assigned.
+    pub fn assigned(addrs: &str, from: &str) -> Self {
+        let message = format!("assigned {addrs} from {from}");
+        Self { assigned: true, reason: ASSIGNED.to_owned(), message }
+    }
+
+    /// Something is not as it should be, with the addresses that the Service has all the same.
+    pub fn troubled(reason: &Reason, addrs: &str) -> Self {
+        let message = if addrs.is_empty() { reason.to_string() } else { format!("{reason}{HAS}{addrs}") };
+        Self { assigned: !addrs.is_empty(), reason: reason.name().to_owned(), message }
+    }
+
+    /// The addresses that PureLB had given to the Service when it wrote this.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let list = match &*self.reason {
+            ASSIGNED => {
+                self.message.strip_prefix("assigned ").and_then(|rest| rest.split_once(" from ")).map(|(list, _)| list)
+            }
+            _ => self.message.rsplit_once(HAS).map(|(_, list)| list),
+        };
+        list.filter(|_| self.assigned)
+            .into_iter()
+            .flat_map(|list| list.split(", "))
+            .filter_map(|text| text.parse().ok())
+    }
+}
+
+/// The condition's reason when all is well.
+const ASSIGNED: &str = "Assigned";

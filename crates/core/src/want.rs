@@ -307,12 +307,9 @@ impl State {
         self.sight.links.as_ref()
     }
 
-    /// The routers that this node's default routes go through, or went through until they were lost.
+    /// The routers that this node's default routes go through.
     pub fn gateways(&self) -> impl Iterator<Item = IpAddr> {
-        self.sight.links.iter().flat_map(|links| {
-            let gateways = links.default_routes.iter().filter_map(|route| route.gateway);
-            gateways.chain(self.lost_gateways(links))
-        })
+        self.sight.links.iter().flat_map(|links| &links.default_routes).filter_map(|route| route.gateway)
     }
 
     /// Whether enough is known to change anything.

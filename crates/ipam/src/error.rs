@@ -106,6 +106,19 @@ impl IpamError {
         code_name(self.code())
     }
 
+    /// Whether the sidecar may have done what it was asked for, or may do so yet: nobody heard of the end of it.
+    pub fn is_unsure(&self) -> bool {
+        let broken_off =
+            |code: &Code| matches!(code, Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown);
+        match self {
+            Self::Unreachable { .. } | Self::Silent { .. } => true,
+            Self::Refused { code, .. } => broken_off(code),
+            Self::AlreadyHeld { .. } | Self::NoIps { .. } | Self::TooManyIps { .. } | Self::UnparseableIp { .. } => {
+                false
+            }
+        }
+    }
+
     /// Whether the same question may well be answered in a while, with nobody changing anything.
     pub fn is_retryable(&self) -> bool {
         matches!(
@@ -185,6 +198,17 @@ mod tests {
     #[case(Code::Unknown, false)]
     fn ns_13_only_what_may_pass_by_itself_is_tried_again(#[case] code: Code, #[case] retryable: bool) {
         assert_eq!(refused(code).is_retryable(), retryable);
+    }
+
+    #[rstest]
+    #[case(Code::DeadlineExceeded, true)]
+    #[case(Code::Unavailable, true)]
+    #[case(Code::Unknown, true)]
+    #[case(Code::FailedPrecondition, false)]
+    #[case(Code::InvalidArgument, false)]
+    #[case(Code::Internal, false)]
+    fn a_sidecar_that_lost_its_own_ipam_may_have_done_what_it_was_asked_for(#[case] code: Code, #[case] unsure: bool) {
+        assert_eq!(refused(code).is_unsure(), unsure);
     }
 
     #[test]

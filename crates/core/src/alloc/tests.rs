@@ -286,6 +286,31 @@ fn bug_14_a_lost_brand_is_repaired_unless_somebody_else_has_the_address() {
 }
 
 #[test]
+fn a_brand_that_was_lost_with_all_annotations_is_restored_where_our_condition_names_the_addresses() {
+    let mut town = Town::new(&[group("default", &["1.2.3.0/31", "2001:db8::/127"])]);
+    town.put(svc("a").dual());
+    town.put(svc("b"));
+    for pool in ["1.2.3.0/30", "5.6.7.0/24"] {
+        *town.ranges("default") = group("x", &[pool]).ranges().unwrap().clone();
+        town.rebuild();
+        town.look("test/a");
+        let kept = town.edit("test/a", |svc| svc.brand = Brand::default());
+        assert_eq!((kept.text().as_str(), kept.brand.ours), ("1.2.3.0, 2001:db8::", true), "now in {pool}");
+    }
+    let stranger = |change: &dyn Fn(&mut ServiceView)| {
+        let mut svc = town.services["test/a"].clone();
+        svc.brand = Brand::default();
+        change(&mut svc);
+        decide(&town.scope, &town.book, &svc) == Decision::LeaveAlone
+    };
+    assert!(!stranger(&|_| ()));
+    assert!(stranger(&|svc| svc.ingress[1] = Ingress::of("9.9.9.9".parse().unwrap())), "somebody else wrote that");
+    assert!(stranger(&|svc| svc.ingress[1] = Ingress { addr: None, plain: false }));
+    assert!(stranger(&|svc| svc.condition = None), "nothing says that it is ours");
+    assert!(stranger(&|svc| svc.condition.as_mut().unwrap().assigned = false));
+}
+
+#[test]
 fn b26_an_assigned_address_stays_when_its_group_is_edited_deleted_or_changed_by_annotation() {
     let mut town = Town::new(&[group("default", &["1.2.3.0/31"]), group("other", &["4.5.6.0/31"])]);
     town.put(svc("a"));

@@ -115,7 +115,7 @@ impl State {
         guarded.retain(|addr, guard| guard.forbids() || !self.by_addr.contains_key(addr));
         let Some(links) = &self.sight.links else { return guarded };
         // Who is a gateway or a Node beside something else must not be announced all the same.
-        for gateway in self.gateways() {
+        for gateway in self.gateways().chain(self.lost_gateways(links)) {
             let known = guarded.entry(gateway).or_insert(Guard::Gateway);
             *known = if known.forbids() { *known } else { Guard::Gateway };
         }

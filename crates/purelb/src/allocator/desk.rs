@@ -130,6 +130,11 @@ impl Busy {
         Self { job, wish: None, shown: (Vec::new(), None), left: false, unsure: false, answered: false, forms: 0 }
     }
 
+    /// A look at the Service, to see what became of this.
+    fn then_read(self, key: &ServiceKey) -> Self {
+        Self { shown: self.shown, ..Self::with(Job::Read { service: key.clone() }) }
+    }
+
     /// Whether the job may be about the object with this uid, and not about a namesake.
     fn is_about(&self, uid: &str) -> bool {
         match &self.job {

@@ -147,6 +147,15 @@ pub struct NoAddress {
     pub silent: bool,
 }
 
+/// Why an IPAM did not confirm that addresses are free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotReleased {
+    /// What went wrong.
+    pub why: String,
+    /// Whether it may have been told all the same, or may be yet: then it frees whatever the Service has by that time.
+    pub unsure: bool,
+}
+
 /// How the write of a group's status went.
 #[derive(Clone, Debug)]
 pub enum GroupOutcome {
@@ -199,7 +208,7 @@ pub enum Done {
     /// A job about a Service.
     Service(ServiceKey, Outcome),
     /// Addresses were given back, or not yet.
-    Released(Release, Result<(), String>),
+    Released(Release, Result<(), NotReleased>),
     /// How full a group of an IPAM at this socket is, or why nobody knows.
     Counted(String, String, Result<Stock, String>),
     /// The record of external holders was read or written, or why not.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,7 +22,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-use super::job::{Done, GroupOutcome, Job, NoAddress, Outcome, RecordOutcome, Release, StatusOutcome, SweepOutcome};
+use super::job::{
+    Done, GroupOutcome, Job, NoAddress, NotReleased, Outcome, RecordOutcome, Release, StatusOutcome, SweepOutcome,
+};
 use super::metrics::Metrics;
 use crate::cluster::leader::{Answer, Leadership, Standing};
 use crate::cluster::recorder::Recorder;
@@ -81,11 +82,11 @@ impl Workshop {
                 Done::Service(service, outcome)
             }
             Job::Ask { service, sharing_key, request } => {
-                let answer = self.ask(&service, sharing_key.as_deref(), &request).await;
-                Done::Service(service, Outcome::Answer(answer))
+                let outcome = self.ask(term, &service, sharing_key.as_deref(), &request).await;
+                Done::Service(service, outcome)
             }
             Job::Release(release) => {
-                let result = self.release(&release).await;
+                let result = self.release(term, &release).await;
                 Done::Released(release, result)
             }
             Job::Count { socket, group } => {
@@ -262,16 +263,23 @@ impl Workshop {
         Api::namespaced(self.client.clone(), &self.home)
     }
 
-    async fn ask(&self, service: &str, key: Option<&str>, request: &ExternalRequest) -> Result<Vec<IpAddr>, NoAddress> {
+    /// Another leader may be asking the same IPAM by now: who leads no longer asks nothing, and frees nothing.
+    async fn ask(&self, term: u64, service: &str, key: Option<&str>, request: &ExternalRequest) -> Outcome {
+        if self.standing.confirm(term).await != Answer::Leads {
+            return Outcome::NotSent;
+        }
         let ipam = self.sidecar(&request.socket).named(&request.provider);
         let answer = ipam.allocate(&request.group, service, key, Wanted::Families(&request.families)).await;
-        answer.map_err(|error| NoAddress {
+        Outcome::Answer(answer.map_err(|error| NoAddress {
             silent: matches!(error, IpamError::Unreachable { .. } | IpamError::Silent { .. }),
             reason: Reason::ExternalFailed { group: request.group.clone(), why: error.to_string() },
-        })
+        }))
     }
 
-    async fn release(&self, release: &Release) -> Result<(), String> {
+    async fn release(&self, term: u64, release: &Release) -> Result<(), NotReleased> {
+        if self.standing.confirm(term).await != Answer::Leads {
+            return Err(NotReleased { why: "the leadership has ended".to_owned(), unsure: false });
+        }
         let ipam = self.sidecar(&release.socket);
         let result = match release.addr {
             Some(addr) => ipam.release(&release.group, &release.service, addr).await,
@@ -285,7 +293,7 @@ impl Workshop {
                 warn!(svc = %release.service, pool = release.group, %error, "the IPAM could not be told; it is told again");
             }
         }
-        result.map_err(|error| error.to_string())
+        result.map_err(|error| NotReleased { unsure: error.is_unsure(), why: error.to_string() })
     }
 
     async fn count(&self, socket: &str, group: &str) -> Result<Stock, String> {
@@ -449,5 +457,24 @@ mod tests {
     fn whether_a_write_may_have_arrived_is_never_guessed(#[case] code: u16, #[case] outcome: &str) {
         let said = format!("{:?}", failure("test/web", &refusal(code)));
         assert!(said.starts_with(outcome), "{said}");
+    }
+
+    #[tokio::test]
+    async fn who_leads_no_longer_asks_no_ipam_and_frees_nothing() {
+        let client = Client::try_from(kube::Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let (recorder, _) = Recorder::new(client.clone(), "test");
+        let (leader, leadership) = watch::channel(Leadership::Standby);
+        let standing = Standing::new(Api::namespaced(client.clone(), "home"), "me".to_owned(), leader, PATIENCE);
+        let metrics = Arc::new(Metrics::new(&mut prometheus_client::registry::Registry::default()));
+        let workshop = Workshop::new(client, recorder, (leadership, standing), Readiness::default(), metrics, "home");
+        let (group, socket, service) = ("ext".to_owned(), "/nowhere/ipam.sock".to_owned(), ServiceKey::from("test/a"));
+        let (provider, families) = ("acme".to_owned(), Vec::new());
+        let request = ExternalRequest { group: group.clone(), provider, socket: socket.clone(), families };
+        let ask = Job::Ask { service: service.clone(), sharing_key: None, request };
+        let asked = workshop.clone().run(1, ask).await;
+        assert!(matches!(asked, Done::Service(_, Outcome::NotSent)), "{asked:?}");
+        let release = Job::Release(Release { socket, group, service, addr: None });
+        let told = workshop.run(1, release).await;
+        assert!(matches!(&told, Done::Released(_, Err(not)) if !not.unsure), "{told:?}");
     }
 }

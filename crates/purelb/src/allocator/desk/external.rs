@@ -15,8 +15,9 @@ use purelb_core::reason::Reason;
 use purelb_core::report::Stock;
 use tokio::time::Instant;
 
+use super::externals::{AT_ONCE, Telling};
 use super::{Busy, Desk, Phase};
-use crate::allocator::job::{Job, NoAddress, RecordOutcome, Release};
+use crate::allocator::job::{Job, NoAddress, NotReleased, RecordOutcome, Release};
 
 impl Desk {
     /// The next call to an IPAM, if there is one and its socket has room.
@@ -115,18 +116,23 @@ impl Desk {
         let (group, socket) = (request.group.clone(), request.socket.clone());
         self.externals.asking.insert(key.clone(), request.clone());
         self.enter_holder(key, &group, &socket);
-        if self.externals.ask_pauses.is_paused(key, at) || self.is_giving_back(key, &group) {
+        if self.externals.ask_pauses.is_paused(key, at) {
             return None;
         }
-        let record = self.services.at(key)?;
+        match self.giving_back(key, &group) {
+            Some(Telling::Unsure) => {
+                let why = "it has not confirmed that what the Service had is free; it is told so again".to_owned();
+                return self.wait_for_ipam(key, &request, Reason::ExternalFailed { group, why }, now, at);
+            }
+            Some(_) => return None,
+            None => {}
+        }
         if !self.record.names(&group, key) {
             self.externals.parked.insert(key.clone());
             let reason = Reason::HoldersUnrecorded { group, why: self.record.refusal()?.to_owned() };
-            let Decision::Wish(wish) = accept(&self.book, &self.truly(&record.view), &request, Err(reason)) else {
-                return None;
-            };
-            return self.pursue(key, wish, now, at);
+            return self.wait_for_ipam(key, &request, reason, now, at);
         }
+        let record = self.services.at(key)?;
         self.externals.parked.remove(key);
         let sharing_key = record.view.asks.sharing_key.as_deref().map(str::to_owned);
         let job = Job::Ask { service: key.clone(), sharing_key, request };
@@ -135,11 +141,26 @@ impl Desk {
         None
     }
 
-    /// Whether the IPAM is just being told that the Service needs nothing. What it has not been told yet, it need not be
-    /// told: it answers with what the Service has.
-    fn is_giving_back(&mut self, key: &ServiceKey, group: &str) -> bool {
+    /// The IPAM cannot be asked yet, and the Service is told why.
+    fn wait_for_ipam(
+        &mut self,
+        key: &ServiceKey,
+        request: &ExternalRequest,
+        reason: Reason,
+        now: Timestamp,
+        at: Instant,
+    ) -> Option<Job> {
+        let view = self.truly(&self.services.at(key)?.view);
+        let Decision::Wish(wish) = accept(&self.book, &view, request, Err(reason)) else { return None };
+        self.pursue(key, wish, now, at)
+    }
+
+    /// Whether the IPAM is being told that the Service needs nothing, or was told and has not answered: what it gives now,
+    /// that may free. What it has not been told yet, it need not be told: it answers with what the Service has.
+    fn giving_back(&mut self, key: &ServiceKey, group: &str) -> Option<Telling> {
         self.externals.cancel_owed(key, group);
-        self.externals.owed.keys().any(|release| release.service == *key && release.group == group)
+        let mut owed = self.externals.owed.iter();
+        owed.find(|(release, _)| release.service == *key && release.group == group).map(|(_, telling)| *telling)
     }
 
     /// An IPAM has answered.
@@ -155,6 +176,8 @@ impl Desk {
         self.answers(&request.socket, answer.is_ok());
         if answer.is_ok() {
             self.want_count(&request.group);
+            // There may be more where this came from.
+            self.externals.end_pauses(&request.group, 1).iter().for_each(|key| self.enqueue(key));
         }
         let Some(record) = self.services.at(key) else { return self.read(key) };
         let view = self.truly(&record.view);
@@ -228,18 +251,21 @@ impl Desk {
 
     fn owe(&mut self, key: &ServiceKey, group: &str, socket: &str, addr: Option<IpAddr>) {
         let release = Release { socket: socket.to_owned(), group: group.to_owned(), service: key.clone(), addr };
-        self.externals.owed.entry(release).or_insert(false);
+        self.externals.owed.entry(release).or_insert(Telling::NotYet);
         self.touched();
     }
 
     /// An IPAM was told, or could not be.
-    pub(super) fn released(&mut self, release: &Release, error: Option<String>, at: Instant) {
+    pub(super) fn released(&mut self, release: &Release, error: Option<NotReleased>, at: Instant) {
         self.answers(&release.socket, error.is_none());
         let Release { group, service, addr, .. } = release;
         if let Some(error) = error {
-            self.externals.owed.insert(release.clone(), false);
+            // That it is refused now does not say what became of the first attempt.
+            let before = self.externals.owed.get(release) == Some(&Telling::UnderWay { unsure: true });
+            let telling = if error.unsure || before { Telling::Unsure } else { Telling::NotYet };
+            self.externals.owed.insert(release.clone(), telling);
             if self.externals.release_pauses.failed(release, at) == 1 {
-                self.tell_of_failed_release(release, &error);
+                self.tell_of_failed_release(release, &error.why);
             }
             self.enqueue(service);
             return;
@@ -254,7 +280,7 @@ impl Desk {
         self.enqueue(service);
         // What was given back because nobody could use it helps nobody else either.
         if addr.is_none() {
-            self.externals.end_pauses(group).iter().for_each(|key| self.enqueue(key));
+            self.externals.end_pauses(group, AT_ONCE).iter().for_each(|key| self.enqueue(key));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
+use std::ops::Bound;
 
 use purelb_api::holders::Holders;
 use purelb_api::read::ServiceRecord;
@@ -31,8 +32,8 @@ pub(super) struct Externals {
     pub ask_pauses: Pauses<ServiceKey>,
     /// Those among them whose IPAM said nothing at all.
     pub unheard: BTreeSet<ServiceKey>,
-    /// What IPAMs have yet to be told, and whether they are being told.
-    pub owed: BTreeMap<Release, bool>,
+    /// What IPAMs have yet to be told, and how that stands.
+    pub owed: BTreeMap<Release, Telling>,
     pub release_pauses: Pauses<Release>,
     /// What IPAMs said about their groups.
     pub stocks: BTreeMap<String, Stock>,
@@ -41,6 +42,8 @@ pub(super) struct Externals {
     pub counting: BTreeSet<(String, String)>,
     pub count_pauses: Pauses<(String, String)>,
     lines: BTreeMap<String, Line>,
+    /// For each group the Service whose turn it was last to ask again.
+    turns: BTreeMap<String, ServiceKey>,
 }
 
 /// What a Service may hold of one group.
@@ -50,6 +53,20 @@ pub(super) struct Held {
     pub socket: String,
     /// The addresses that are known to come from it; there may be others.
     given: BTreeSet<IpAddr>,
+}
+
+/// How far an IPAM has been told that addresses are free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// Nobody has told it.
+    NotYet,
+    /// It is being told; and whether it was before, and has not answered.
+    UnderWay {
+        /// Whether it was.
+        unsure: bool,
+    },
+    /// It was told and has not answered: it may free the addresses at any time, and is told again until it says so.
+    Unsure,
 }
 
 /// The calls to one socket.
@@ -104,12 +121,15 @@ impl Externals {
     }
 
     fn next_release(&mut self, at: Instant) -> Option<Job> {
-        let ready = |(release, under_way): &(&Release, &bool)| {
-            !**under_way && self.has_room(&release.socket) && !self.release_pauses.is_paused(release, at)
+        let ready = |(release, telling): &(&Release, &Telling)| {
+            !matches!(telling, Telling::UnderWay { .. })
+                && self.has_room(&release.socket)
+                && !self.release_pauses.is_paused(release, at)
         };
         let release = self.owed.iter().find(ready)?.0.clone();
         self.release_pauses.end(&release);
-        self.owed.insert(release.clone(), true);
+        let unsure = self.owed.get(&release) == Some(&Telling::Unsure);
+        self.owed.insert(release.clone(), Telling::UnderWay { unsure });
         Some(Job::Release(release))
     }
 
@@ -144,10 +164,20 @@ impl Externals {
         heard
     }
 
-    /// Ends the pauses of those who ask for addresses of a group, and names them.
-    pub fn end_pauses(&mut self, group: &str) -> Vec<ServiceKey> {
-        let meant = self.asking.iter().filter(|(_, request)| request.group == group);
-        let keys: Vec<_> = meant.map(|(key, _)| key.clone()).collect();
+    /// Ends the pauses of some of those who ask for addresses of a group, and names them: the next ones after those whose
+    /// turn it was last, so that nobody who cannot be helped stands before all others for ever.
+    pub fn end_pauses(&mut self, group: &str, some: usize) -> Vec<ServiceKey> {
+        let waits = |(key, request): &(&ServiceKey, &ExternalRequest)| {
+            request.group == group && self.ask_pauses.is_troubled(key)
+        };
+        let turn = self.turns.get(group).cloned().map_or(Bound::Unbounded, Bound::Excluded);
+        let after = self.asking.range((turn, Bound::Unbounded)).filter(waits);
+        let before = self.asking.iter().filter(waits);
+        let mut keys: Vec<_> = after.chain(before).map(|(key, _)| key.clone()).take(some).collect();
+        keys.dedup();
+        if let Some(last) = keys.last() {
+            self.turns.insert(group.to_owned(), last.clone());
+        }
         keys.iter().for_each(|key| self.ask_pauses.end(key));
         keys
     }
@@ -161,8 +191,8 @@ impl Externals {
     /// An IPAM need not be told what it has not been told yet of a Service in a group; that it failed stays counted.
     pub fn cancel_owed(&mut self, key: &ServiceKey, group: &str) {
         let (pauses, meant) = (&mut self.release_pauses, |owed: &Release| owed.service == *key && owed.group == group);
-        self.owed.retain(|owed, under_way| {
-            let stays = *under_way || !meant(owed);
+        self.owed.retain(|owed, telling| {
+            let stays = *telling != Telling::NotYet || !meant(owed);
             if !stays {
                 pauses.end(owed);
             }

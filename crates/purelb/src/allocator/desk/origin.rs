@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use purelb_api::holders::Holders;
 use purelb_core::pool::ServiceKey;
-use purelb_core::service::{Brand, ServiceView};
+use purelb_core::service::{Brand, Ingress, ServiceView};
 
 use super::{Busy, Desk};
 
@@ -50,12 +50,18 @@ impl Desk {
         }
     }
 
-    /// What the annotations should say, where they are wrong about an IPAM. What is wrong about pools only is put right by
+    /// What the annotations should say, where they are wrong about an IPAM, or gone. What is wrong about pools only is put right by
     /// whoever decides.
     fn true_brand(&self, view: &ServiceView) -> Option<Brand> {
         let (addrs, named) = (view.addresses(), view.brand.from.as_deref());
         let group = self.source_of(&view.key, *addrs.first()?)?;
-        if named == Some(group) || !view.brand.ours || !self.record.was_read() {
+        if !self.record.was_read() {
+            return None;
+        }
+        if !view.brand.ours {
+            return self.recorded_brand(view, group);
+        }
+        if named == Some(group) {
             return None;
         }
         let sole = addrs.iter().all(|addr| self.source_of(&view.key, *addr) == Some(group));
@@ -63,6 +69,18 @@ impl Desk {
         let group = &self.book.slot(group).ok().filter(|_| sole && of_ipam)?.group;
         let (from, pool_type) = (Some(group.name.clone()), group.placement.pool_type().map(str::to_owned));
         Some(Brand { from, pool_type, skip_ipv6_dad: group.skip_ipv6_dad, ..view.brand.clone() })
+    }
+
+    /// The brand of a Service that has lost it and shows nothing but what is on record as given by the IPAM of this group.
+    fn recorded_brand(&self, view: &ServiceView, group: &str) -> Option<Brand> {
+        let given = |entry: &Ingress| Some(group) == entry.addr.and_then(|addr| self.externals.giver(&view.key, addr));
+        if !view.ingress.iter().all(given) {
+            return None;
+        }
+        let slot = self.book.slot(group).ok().map(|slot| &slot.group);
+        let pool_type = slot.and_then(|group| group.placement.pool_type()).map(str::to_owned);
+        let skip_ipv6_dad = slot.is_some_and(|group| group.skip_ipv6_dad);
+        Some(Brand { ours: true, from: Some(group.to_owned()), pool_type, skip_ipv6_dad })
     }
 
     /// The group that an address of a Service comes from, as far as record and pools tell.

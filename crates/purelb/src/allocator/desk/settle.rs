@@ -22,15 +22,17 @@ impl Desk {
         }
         match outcome {
             // What was answered may be older than the news that the Service has left: the claim stands until that is clear.
-            Outcome::Is(_) | Outcome::Retyped(..) if busy.left && self.services.at(key).is_none() => self.read(key),
+            Outcome::Is(_) | Outcome::Retyped(..) if busy.left && self.services.at(key).is_none() => {
+                self.read_after(key, busy);
+            }
             Outcome::Is(record) => self.settle_as(key, *record, &busy),
             Outcome::Retyped(record, kind) => self.retyped(key, &record, &kind, &busy.job),
             Outcome::Gone => self.gone(key, &busy, at),
-            Outcome::Conflict => self.read_again(key, at),
+            Outcome::Conflict => self.read_again(key, busy, at),
             // That it is refused now does not say what became of the first attempt.
             Outcome::Refused(why) if !busy.unsure => self.refused(key, why, at),
             Outcome::Refused(_) | Outcome::Unsure(_) => drop(self.retry(key, Busy { unsure: true, ..busy }, at)),
-            Outcome::NotSent => drop(self.retry(key, busy, at)),
+            Outcome::NotSent => self.not_sent(key, busy, at),
             Outcome::Answer(answer) => self.answered(key, &busy.job, answer, now, at),
         }
         self.review(key);
@@ -43,13 +45,30 @@ impl Desk {
     }
 
     /// Somebody was faster. What was claimed in vain is taken back when the truth is known.
-    fn read_again(&mut self, key: &ServiceKey, at: Instant) {
+    fn read_again(&mut self, key: &ServiceKey, busy: Busy, at: Instant) {
         // Once is a coincidence; again and again, somebody writes as fast as we do.
         if self.pauses.failed(key, at) == 1 {
             self.pauses.end(key);
-            self.read(key);
+            self.read_after(key, busy);
         } else {
-            self.busy.insert(key.clone(), Busy::with(Job::Read { service: key.clone() }));
+            self.busy.insert(key.clone(), busy.then_read(key));
+        }
+    }
+
+    /// Reads a Service, and remembers what it showed before the job of which nobody knows what became.
+    fn read_after(&mut self, key: &ServiceKey, busy: Busy) {
+        let busy = busy.then_read(key);
+        self.ready.push_back(busy.job.clone());
+        self.busy.insert(key.clone(), busy);
+    }
+
+    /// The leadership has ended. Should it go on after all, everything is tried again.
+    fn not_sent(&mut self, key: &ServiceKey, busy: Busy, at: Instant) {
+        if let Job::Ask { request, .. } = &busy.job {
+            self.externals.ended(&request.socket, false);
+            self.externals.ask_pauses.failed(key, at);
+        } else {
+            self.retry(key, busy, at);
         }
     }
 
@@ -75,7 +94,10 @@ impl Desk {
         if matches!(busy.job, Job::Patch { .. }) {
             self.pauses.forget(key);
             self.count(key, busy);
-            self.give_back_dropped(key, busy);
+        }
+        // Be it that the answer was lost, and the Service was read to see what became of the write.
+        self.give_back_dropped(key, busy);
+        if matches!(busy.job, Job::Patch { .. }) {
             self.credit_written(key, busy);
         }
         self.touched();

@@ -45,7 +45,7 @@ pub enum Answer {
 }
 
 impl Standing {
-    pub(super) fn new(
+    pub(crate) fn new(
         leases: Api<Lease>,
         identity: String,
         leadership: watch::Sender<Leadership>,

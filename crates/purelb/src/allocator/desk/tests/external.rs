@@ -4,7 +4,7 @@ use purelb_api::holders::{GroupHolders, Holders};
 use purelb_core::reason::Reason;
 
 use super::*;
-use crate::allocator::job::{NoAddress, RecordOutcome, Release};
+use crate::allocator::job::{NoAddress, NotReleased, RecordOutcome, Release};
 
 pub(super) fn external(socket: &str) -> Value {
     json!({"external": {"provider": "acme", "socket": socket, "announce": "local"}})
@@ -14,6 +14,16 @@ pub(super) fn external(socket: &str) -> Value {
 pub(super) fn holders(group: &str, socket: &str, names: &[&str]) -> Holders {
     let services = names.iter().map(|name| (format!("test/{name}"), Vec::new())).collect();
     Holders { groups: [(group.to_owned(), GroupHolders { socket: socket.to_owned(), services })].into() }
+}
+
+/// The IPAM has not answered to a release.
+fn silence() -> NotReleased {
+    NotReleased { why: "silence".to_owned(), unsure: true }
+}
+
+/// The IPAM has said that it did not release.
+fn refusal(why: &str) -> NotReleased {
+    NotReleased { why: why.to_owned(), unsure: false }
 }
 
 pub(super) fn asks(town: &mut Town) -> Vec<Job> {
@@ -183,7 +193,7 @@ fn b28_whoever_is_on_record_and_gone_is_given_back_by_the_next_leader(#[case] gr
     let expected =
         Release { socket: "/a".to_owned(), group: "default".to_owned(), service: "test/gone".into(), addr: None };
     assert!(matches!(&calls[..], [Job::Release(release)] if *release == expected), "{calls:?}");
-    town.desk.done(Done::Released(expected.clone(), Err("silence".to_owned())), town.now(), town.at);
+    town.desk.done(Done::Released(expected.clone(), Err(silence())), town.now(), town.at);
     assert!(asks(&mut town).is_empty());
     town.wait(Duration::from_secs(1));
     assert_eq!(asks(&mut town).len(), 1, "it is told again");
@@ -321,7 +331,7 @@ fn rel_3_an_ipam_that_cannot_be_told_keeps_no_other_from_being_told() {
     delete(&mut town, "r");
     let calls = asks(&mut town);
     assert_eq!(releases(&calls), [("/left", "test/l"), ("/right", "test/r")]);
-    for (job, result) in calls.into_iter().zip([Err("192.0.2.1: no such socket".to_owned()), Ok(())]) {
+    for (job, result) in calls.into_iter().zip([Err(silence()), Ok(())]) {
         let Job::Release(release) = job else { panic!() };
         town.desk.done(Done::Released(release, result), town.now(), town.at);
     }
@@ -346,7 +356,7 @@ fn a_service_that_lives_on_is_told_once_that_its_old_address_could_not_be_given_
     for round in 0..3 {
         let Some(Job::Release(release)) = asks(&mut town).pop() else { panic!("round {round}") };
         assert_eq!(release.addr, Some("192.0.2.1".parse().unwrap()));
-        town.desk.done(Done::Released(release, Err("no such socket".to_owned())), town.now(), town.at);
+        town.desk.done(Done::Released(release, Err(refusal("no such socket"))), town.now(), town.at);
         assert!(town.job().is_none());
         let [(_, notice)] = &town.told[..] else { panic!("round {round}: {:?}", town.told) };
         let message = "Failed to release addresses after IP family transition: no such socket";
@@ -380,14 +390,14 @@ fn sts_7_an_ipam_is_asked_how_full_it_is_once_and_then_only_after_a_change() {
 }
 
 #[test]
-fn a_release_that_failed_is_not_waited_for_once_it_is_no_longer_due() {
+fn a_release_that_was_refused_is_not_waited_for_once_it_is_no_longer_due() {
     let mut town = asking_town();
     let ask = asks(&mut town).remove(0);
     town.done(&ask, Outcome::Answer(Ok(addrs(&["192.0.2.1"]))));
     town.settle();
     delete(&mut town, "a");
     let Some(Job::Release(release)) = asks(&mut town).pop() else { panic!() };
-    town.desk.done(Done::Released(release, Err("silence".to_owned())), town.now(), town.at);
+    town.desk.done(Done::Released(release, Err(refusal("no"))), town.now(), town.at);
     assert!(town.desk.next_wake(town.at).is_some(), "it is told again");
     // The namesake wants what was to be given back.
     town.create("a");
@@ -411,7 +421,7 @@ fn what_finds_no_room_at_a_socket_is_waited_for_without_a_spin() {
     town.settle();
     keep_record(&mut town, &mut Some(holders("default", "/a", &names)));
     let Some(Job::Release(first)) = town.desk.next_external(town.at) else { panic!() };
-    town.desk.done(Done::Released(first, Err("silence".to_owned())), town.now(), town.at);
+    town.desk.done(Done::Released(first, Err(silence())), town.now(), town.at);
     let hanging: Vec<_> = std::iter::from_fn(|| town.desk.next_external(town.at)).collect();
     assert_eq!(hanging.len(), externals::AT_ONCE);
     town.at = town.desk.next_wake(town.at).expect("the first is told again");
@@ -420,4 +430,90 @@ fn what_finds_no_room_at_a_socket_is_waited_for_without_a_spin() {
     let Job::Release(hung) = &hanging[0] else { panic!() };
     town.desk.done(Done::Released(hung.clone(), Ok(())), town.now(), town.at);
     assert!(matches!(town.desk.next_external(town.at), Some(Job::Release(_))), "now there is");
+}
+
+#[test]
+fn a_release_of_which_nobody_knows_whether_it_was_done_is_confirmed_before_anything_is_asked() {
+    let mut town = asking_town();
+    let ask = asks(&mut town).remove(0);
+    town.done(&ask, Outcome::Answer(Ok(addrs(&["192.0.2.1"]))));
+    town.settle();
+    delete(&mut town, "a");
+    let Some(Job::Release(release)) = asks(&mut town).pop() else { panic!() };
+    town.desk.done(Done::Released(release.clone(), Err(silence())), town.now(), town.at);
+    town.create("a");
+    town.settle();
+    assert!(asks(&mut town).is_empty(), "what is given now, the late release would free");
+    let told = &town.api.services["a"]["status"]["conditions"][0]["message"];
+    assert!(told.as_str().unwrap().contains("has not confirmed"), "{told}");
+    for outcome in [Err(refusal("busy")), Ok(())] {
+        town.wait(Duration::from_secs(60));
+        let calls = asks(&mut town);
+        assert!(matches!(&calls[..], [Job::Release(again)] if *again == release), "{calls:?}");
+        town.desk.done(Done::Released(release.clone(), outcome), town.now(), town.at);
+        town.settle();
+    }
+    assert!(matches!(&asks(&mut town)[..], [Job::Ask { .. }]));
+}
+
+#[test]
+fn an_address_that_was_dropped_by_a_write_whose_answer_was_lost_is_given_back() {
+    let mut town = two_ipams();
+    town.api.edit("l", json!({"spec": {"ipFamilies": ["IPv4", "IPv6"]}}));
+    town.tell("l");
+    town.settle();
+    let ask = asks(&mut town).remove(0);
+    town.done(&ask, Outcome::Answer(Ok(addrs(&["192.0.2.1", "2001:db8::1"]))));
+    town.settle();
+    town.api.edit("l", json!({"spec": {"ipFamilies": ["IPv4"]}}));
+    town.tell("l");
+    let shrink = town.job().unwrap();
+    assert_eq!(given(&shrink), Some(vec!["192.0.2.1"]));
+    town.carry_out(&shrink);
+    town.done(&shrink, UNKNOWN());
+    for _ in 0..2 {
+        town.wait(Duration::from_secs(1));
+        town.settle();
+    }
+    assert_eq!(town.api.addresses("l"), addrs(&["192.0.2.1"]));
+    let calls = asks(&mut town);
+    let dropped = Some("2001:db8::1".parse().unwrap());
+    assert!(matches!(&calls[..], [Job::Release(release)] if release.addr == dropped), "{calls:?}");
+}
+
+#[test]
+fn what_is_given_back_makes_a_few_ask_again_and_each_who_gets_something_one_more() {
+    let mut api = Api::default();
+    (0..50).for_each(|n| api.create(&format!("s{n:02}"), json!({})));
+    let mut town = recorded(vec![group("default", 1, external("/a"), json!(null))], api);
+    let full = || {
+        let reason = Reason::ExternalFailed { group: "default".to_owned(), why: "full".to_owned() };
+        Outcome::Answer(Err(NoAddress { reason, silent: false }))
+    };
+    let mut free = vec!["192.0.2.1"];
+    let answer_all = |town: &mut Town, free: &mut Vec<&str>| {
+        let mut asked = Vec::new();
+        loop {
+            let calls = asks(town);
+            if calls.is_empty() {
+                return asked;
+            }
+            for ask in calls {
+                let Job::Ask { service, .. } = &ask else { panic!("{ask:?}") };
+                asked.push(service.clone());
+                let answer = free.pop().map_or_else(full, |addr| Outcome::Answer(Ok(addrs(&[addr]))));
+                town.done(&ask, answer);
+                town.settle();
+            }
+        }
+    };
+    assert!(answer_all(&mut town, &mut free).len() >= 50, "each asks for itself at first");
+    let holder = town.api.services.keys().find(|name| !town.api.addresses(name).is_empty()).unwrap().clone();
+    delete(&mut town, &holder);
+    let Some(Job::Release(release)) = asks(&mut town).pop() else { panic!() };
+    town.desk.done(Done::Released(release, Ok(())), town.now(), town.at);
+    town.settle();
+    let mut free = vec!["192.0.2.1"];
+    let asked = answer_all(&mut town, &mut free);
+    assert!(free.is_empty() && asked.len() <= externals::AT_ONCE + 1, "{asked:?}");
 }

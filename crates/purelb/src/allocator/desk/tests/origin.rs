@@ -142,3 +142,30 @@ fn a_group_that_is_gone_is_not_forgotten_for_another_that_the_annotation_names()
     delete(&mut town, "l");
     assert_eq!(releases(&asks(&mut town)), [("/left", "test/l")]);
 }
+
+#[rstest]
+#[case::the_same_leader(false)]
+#[case::the_next_leader(true)]
+fn an_external_address_whose_annotations_were_all_taken_off_is_branded_again(#[case] next: bool) {
+    let mut town = two_ipams();
+    let mut record = Some(Holders::default());
+    keep_record(&mut town, &mut record);
+    let mut object = town.api.services["l"].clone();
+    object["metadata"]["annotations"] = json!({});
+    // Nothing but the record says whose it is.
+    object["status"]["conditions"] = json!(null);
+    town.api.services.insert("l".to_owned(), object);
+    town.api.stamp("l");
+    if next {
+        town = town.succeeded(two_groups());
+        town.settle();
+        keep_record(&mut town, &mut record);
+    } else {
+        town.tell("l");
+        town.settle();
+    }
+    let view = town.api.record("l").view;
+    assert_eq!((town.api.addresses("l"), brand(&town, "l")), (addrs(&["192.0.2.1"]), from("left")));
+    assert!(view.brand.ours);
+    assert!(asks(&mut town).is_empty(), "no IPAM hears of it");
+}
