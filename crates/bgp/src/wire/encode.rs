@@ -140,9 +140,11 @@ fn update(news: &Update) -> BgpUpdateMessage {
     }
 }
 
-/// Attributes in ascending order of their types (RFC 4271 §5, appendix F.3).
+/// Attributes in ascending order of their types (RFC 4271 §5, appendix F.3), but MP_REACH_NLRI first: a router that finds a
+/// later attribute malformed must still see which prefixes it concerns (RFC 7606 §5.1).
 fn announce(path: &Path, prefixes: &[IpNet]) -> BgpUpdateMessage {
-    let mut all = vec![PathAttributeValue::Origin(Origin::IGP), as_path(path)];
+    let mut all: Vec<_> = reach(path, prefixes).map(PathAttributeValue::MpReach).into_iter().collect();
+    all.extend([PathAttributeValue::Origin(Origin::IGP), as_path(path)]);
     let mut classic = vec![];
     if let NextHop::V4(address) = path.next_hop {
         all.push(PathAttributeValue::NextHop(ClassicNextHop::new(address)));
@@ -154,7 +156,6 @@ fn announce(path: &Path, prefixes: &[IpNet]) -> BgpUpdateMessage {
         let list: Vec<_> = path.communities.iter().map(|value| Community::new(*value)).collect();
         all.push(PathAttributeValue::Communities(Communities::new(list)));
     }
-    all.extend(reach(path, prefixes).map(PathAttributeValue::MpReach));
     all.extend(as4_path(path));
     if !path.large_communities.is_empty() {
         let list: Vec<_> = path.large_communities.iter().map(|[a, b, c]| LargeCommunity::new(*a, *b, *c)).collect();

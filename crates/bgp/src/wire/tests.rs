@@ -107,7 +107,7 @@ fn classic_ipv4_routes_are_written_octet_for_octet() {
 }
 
 #[test]
-fn attributes_stand_in_the_order_of_their_types() {
+fn attributes_stand_in_the_order_of_their_types_but_mp_reach_comes_first() {
     for (family, next_hop, list) in [
         (Family::V4, NextHop::V4(Ipv4Addr::new(10, 0, 0, 1)), ["192.0.2.1/32"]),
         (Family::V6, NextHop::V6("2001:db8::5".parse().unwrap(), None), ["2001:db8:1::/64"]),
@@ -116,11 +116,21 @@ fn attributes_stand_in_the_order_of_their_types() {
         let update = read_back(&written(Update::Announce(Arc::new(two_octets), nets(&list))), false);
         let types: Vec<u8> =
             update.path_attributes().iter().map(|one| u8::from(one.path_attribute_type().unwrap())).collect();
-        let reach = if family == Family::V4 { 3 } else { 14 };
-        let mut expected = vec![1, 2, 4, 5, 8, 17, 32, reach];
-        expected.sort_unstable();
+        let expected = if family == Family::V4 { [1, 2, 3, 4, 5, 8, 17, 32] } else { [14, 1, 2, 4, 5, 8, 17, 32] };
         assert_eq!(types, expected, "AS4_PATH says what AS_TRANS stands for");
     }
+}
+
+/// RFC 7606 §5.1: after header, withdrawn routes and lengths comes the type of the first attribute, after its flags.
+#[test]
+fn mp_reach_is_the_first_attribute() {
+    let hop = NextHop::V6("2001:db8::1".parse().unwrap(), None);
+    for (family, net) in [(Family::V6, "2001:db8:9::/64"), (Family::V4, "10.9.0.0/24")] {
+        let bytes = written(Update::Announce(Arc::new(path(family, hop)), nets(&[net])));
+        assert_eq!(bytes[HEADER + 5], 14, "{bytes:02x?}");
+    }
+    let classic = path(Family::V4, NextHop::V4(Ipv4Addr::new(192, 0, 2, 1)));
+    assert_eq!(written(Update::Announce(Arc::new(classic), nets(&["10.9.0.0/24"])))[HEADER + 5], 1, "ORIGIN");
 }
 
 #[test]
