@@ -15,12 +15,12 @@ use futures::future::{Either, select};
 use kube::Client;
 use purelb_core::alloc::Scope;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use tracing::info;
 
 use crate::cluster::leader::{Candidate, Timing, identity};
 use crate::cluster::recorder::Recorder;
-use crate::http::Guard;
+use crate::http::{Guard, Pulse};
 use crate::signals::stopped;
 use inspect::Questions;
 use metrics::Metrics;
@@ -41,6 +41,8 @@ pub mod work;
 /// The component that Events come from.
 pub const COMPONENT: &str = "purelb-allocator";
 
+/// How often a replica that does not lead shows that its loop comes around.
+const STANDBY: Duration = Duration::from_secs(3);
 /// How long Events may take to be written when all else has ended and the process has to stop.
 const LAST_EVENTS: Duration = Duration::from_millis(150);
 /// How long after it was told to stop a process stays at the most for the sake of Events: it has to be gone in a second,
@@ -82,13 +84,14 @@ pub async fn lead(
     let (candidate, leadership) =
         Candidate::new(client.clone(), settings.home(), identity(&settings.replica), settings.timing);
     let (standing, readiness) = (candidate.standing(), ready.readiness());
+    let pulse = readiness.pulse("the event loop");
     let candidate = candidate.keeping(ready);
     let (recorder, sending) = Recorder::counting(client.clone(), COMPONENT, metrics.events_lost());
     let (over, mut campaign_over) = watch::channel(false);
     let workshop = Workshop::new(client, recorder, (leadership, standing), readiness, metrics.clone(), settings.home());
     let campaign = candidate.run(async move { drop(campaign_over.wait_for(|over| *over).await) });
     let terms = async {
-        let told = serve_terms(&workshop, settings, &mut questions, stop).await;
+        let told = serve_terms(&workshop, settings, &mut questions, stop, &pulse).await;
         // Only now: the last write has been answered, so that a successor may start at once.
         over.send_replace(true);
         drop(workshop);
@@ -112,10 +115,12 @@ async fn serve_terms(
     settings: &Settings,
     questions: &mut Questions,
     stop: watch::Receiver<bool>,
+    pulse: &Pulse,
 ) -> Instant {
     let mut leadership = workshop.leadership.clone();
     let told = stopped_at(stop.clone()).shared();
     loop {
+        pulse.beat();
         let now = tokio::select! {
             told = told.clone() => return told,
             changed = leadership.changed() => match changed {
@@ -126,11 +131,12 @@ async fn serve_terms(
                 drop(reply.send(inspect::standby()));
                 continue;
             }
+            () = sleep(STANDBY) => continue,
         };
         let Some(term) = now.term_at(Instant::now()) else { continue };
         info!(term, "this allocator leads");
         workshop.metrics.leader(true);
-        term::serve(workshop, settings, term, questions, told.clone().map(drop)).await;
+        term::serve(workshop, settings, term, questions, pulse, told.clone().map(drop)).await;
         workshop.metrics.leader(false);
         info!(term, "this allocator no longer leads");
     }

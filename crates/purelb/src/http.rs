@@ -25,7 +25,7 @@ mod ready;
 
 pub use debug::DebugServer;
 pub use question::{Questions, channel};
-pub use ready::{Guard, Readiness};
+pub use ready::{Guard, Pulse, Readiness};
 
 /// How long a stopping server waits for those who are still reading.
 const LAST_CALL: Duration = Duration::from_millis(300);
@@ -76,7 +76,7 @@ impl Server {
         let address = listener.local_addr().map_err(|source| Error::Port { port, source })?;
         let router = Router::new()
             .route("/metrics", get(metrics).with_state(registry))
-            .route("/healthz", get(async || "ok\n"))
+            .route("/healthz", get(healthz).with_state(readiness.clone()))
             .route("/readyz", get(readyz).with_state(readiness));
         Ok(Self { listener, address, router })
     }
@@ -122,6 +122,14 @@ async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
         Ok(()) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("cannot write metrics: {error}\n")).into_response(),
     }
+}
+
+async fn healthz(State(readiness): State<Readiness>) -> Response {
+    let stuck = readiness.stuck();
+    if stuck.is_empty() {
+        return "ok\n".into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, format!("stuck or ended: {}\n", stuck.join(", "))).into_response()
 }
 
 async fn readyz(State(readiness): State<Readiness>) -> Response {

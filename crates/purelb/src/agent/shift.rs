@@ -32,7 +32,7 @@ use super::metrics::Metrics;
 use super::work::{self, Done};
 use super::{COMPONENT, Settings, World, inspect, stop};
 use crate::cluster::recorder::Recorder;
-use crate::http::{Guard, Questions};
+use crate::http::{Guard, Pulse, Questions};
 use crate::signals::stopped;
 
 /// How many things are taken in before the desk decides.
@@ -53,8 +53,8 @@ const LAST_WORDS: Duration = Duration::from_millis(1200);
 const BEYOND_ROUTES: Duration = Duration::from_secs(10);
 /// How soon the desk is looked at again at the earliest, if nothing happens.
 const BREATH: Duration = Duration::from_millis(1);
-/// How long to sleep when there is nothing to wake up for.
-const LONG: Duration = Duration::from_secs(3600);
+/// How long to sleep when there is nothing to wake up for: soon enough to show that the loop comes around.
+const LONG: Duration = Duration::from_secs(3);
 
 /// Why an agent ended although nobody told it to.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +96,12 @@ pub async fn run(world: World, settings: Settings, stop: watch::Receiver<bool>) 
     info!("stopping");
     shift.leave().await;
     ended
+}
+
+/// Runs a task whose end, a panic too, is seen by those who ask whether the agent lives.
+async fn while_alive<T>(pulse: Pulse, task: impl Future<Output = T>) -> T {
+    let _pulse = pulse;
+    task.await
 }
 
 /// Waits for a report in progress; for ever when there is none.
@@ -180,6 +186,7 @@ struct Shift {
     #[expect(dead_code, reason = "held, so that the task ends with it")]
     reading: JoinSet<()>,
     ready: Option<Guard>,
+    pulse: Pulse,
     wake: Option<Moment>,
     kernel_gone: bool,
 }
@@ -195,11 +202,12 @@ impl Shift {
         let desk = Desk::new(settings, metrics.clone());
         let keeper = Keeper::new(api, (&desk.lease_name(), &desk.settings().instance), patience, orders, news);
         let (mut keeping, mut sending, mut reading) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
-        keeping.spawn(keeper.run());
-        sending.spawn(sender);
+        keeping.spawn(while_alive(readiness.task("the lease renewer"), keeper.run()));
+        sending.spawn(while_alive(readiness.task("the sender of Events"), sender));
         let (secrets, wanted) = watch::channel(Wanted::default());
         let (secrets_read, secret_news) = mpsc::unbounded_channel();
-        reading.spawn(secrets::watch(client.clone(), desk.settings().namespace.clone(), wanted, secrets_read));
+        let passwords = secrets::watch(client.clone(), desk.settings().namespace.clone(), wanted, secrets_read);
+        reading.spawn(while_alive(readiness.task("the reader of passwords"), passwords));
         Self {
             watches: event::watches(&client, &desk.settings().node, &desk.settings().namespace).boxed(),
             leases: event::leases(&client, &desk.settings().namespace, wall.clone()),
@@ -224,6 +232,7 @@ impl Shift {
             keeper: keeping,
             sending,
             reading,
+            pulse: readiness.pulse("the event loop"),
             ready: Some(readiness.register("everything that decides over addresses, and the lease")),
             wake: None,
             kernel_gone: false,
@@ -266,7 +275,8 @@ impl Shift {
 
     /// The next thing that happens; nothing if it is only time to look at the desk.
     async fn next(&mut self) -> Option<Event> {
-        let wake = self.wake.map_or_else(|| Instant::now() + LONG, |wake| self.clock.instant(wake));
+        let latest = Instant::now() + LONG;
+        let wake = self.wake.map_or(latest, |wake| self.clock.instant(wake).min(latest));
         tokio::select! {
             biased;
             news = self.kernel_news.recv(), if !self.kernel_gone => {
@@ -295,6 +305,7 @@ impl Shift {
 
     /// Lets the desk decide, and hands out what it decided.
     fn turn(&mut self) {
+        self.pulse.beat();
         let now = self.clock.now();
         let urgent = self.desk.hurry(now);
         // To routers first: they have the longer way.

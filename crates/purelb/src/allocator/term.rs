@@ -22,7 +22,7 @@ use super::inspect::{self, Questions};
 use super::job::{Done, Job};
 use super::work::Workshop;
 use crate::cluster::watch::{changes, changes_if_any};
-use crate::http::Guard;
+use crate::http::{Guard, Pulse};
 
 /// How many jobs may be under way at the API server. Calls to IPAMs have room of their own, which the desk keeps small.
 const AT_ONCE: usize = 32;
@@ -42,6 +42,7 @@ pub async fn serve(
     settings: &Settings,
     term: u64,
     questions: &mut Questions,
+    pulse: &Pulse,
     stop: impl Future<Output = ()>,
 ) {
     let mut shift =
@@ -50,6 +51,7 @@ pub async fn serve(
     let mut leadership = workshop.leadership.clone();
     let mut stop = std::pin::pin!(stop);
     loop {
+        pulse.beat();
         let wake = shift.wake();
         tokio::select! {
             biased;

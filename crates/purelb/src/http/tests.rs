@@ -140,3 +140,26 @@ async fn a_socket_left_by_a_dead_daemon_is_replaced_and_anything_else_is_respect
     assert!(error.starts_with("cannot create the debug socket "), "{error}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a file");
 }
+
+#[tokio::test]
+async fn a_loop_that_stands_still_and_a_task_that_has_ended_are_not_healthy() {
+    let readiness = Readiness::default();
+    let (turning, task) = (readiness.pulse("the event loop"), readiness.task("the lease renewer"));
+    let (port, _stop, _server) = started(Registry::default(), readiness.clone()).await;
+    assert!(fetch(port, "/healthz").await.ends_with("\r\n\r\nok\n"));
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(11)).await;
+    assert_eq!(readiness.stuck(), ["the event loop"], "a task that has nothing to do is no trouble");
+    tokio::time::resume();
+    let answer = fetch(port, "/healthz").await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.ends_with("stuck or ended: the event loop\n"), "{answer}");
+    turning.beat();
+    assert!(fetch(port, "/healthz").await.ends_with("\r\n\r\nok\n"));
+    let died = tokio::spawn(async move {
+        let _task = task;
+        panic!("a defect");
+    });
+    assert!(died.await.is_err());
+    assert!(fetch(port, "/healthz").await.ends_with("stuck or ended: the lease renewer\n"));
+}
