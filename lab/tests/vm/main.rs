@@ -6,6 +6,7 @@
 mod bond;
 mod dummy;
 mod harness;
+mod ipvs;
 mod loss;
 mod site;
 mod vlan;

@@ -120,6 +120,11 @@ impl Site {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
+    /// A path of a named group in the namespace of the Services.
+    pub fn namespaced(&self, group: &str, kind: &str) -> String {
+        self.ground.group(group, kind)
+    }
+
     /// A ServiceGroup.
     pub fn group(&self, name: &str, spec: &Value) -> Result<()> {
         let object = json!({
