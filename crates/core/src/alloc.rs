@@ -194,7 +194,7 @@ impl<'a> Asked<'a> {
     fn new(book: &'a Book, svc: &'a ServiceView, mut held: Vec<IpAddr>, group: Option<String>) -> Self {
         let (claim, mut lost) = (svc.claim(), None);
         held.retain(|&addr| match book.outranked(addr, &claim) {
-            Err(why) if !is_inherited(svc) => {
+            Err(why) if !is_inherited(svc, addr) => {
                 lost.get_or_insert(Reason::AddressLost { addr, why: why.to_string() });
                 false
             }
@@ -204,11 +204,16 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Whether a Service may have had its address together with strangers ever since it was first seen: an older release
+/// Whether a Service may have had an address together with strangers ever since it was first seen: an older release
 /// gave it so. Nobody loses an address for that; the condition says what is wrong.
-fn is_inherited(svc: &ServiceView) -> bool {
-    let told = |condition: &Condition| matches!(&*condition.reason, "Pending" | "AddressInUse" | "PortInUse");
-    svc.condition.as_ref().is_none_or(|condition| condition.assigned && told(condition))
+///
+/// A condition may be about an address that the Service did not get: that says nothing about those that it has.
+fn is_inherited(svc: &ServiceView, addr: IpAddr) -> bool {
+    svc.condition.as_ref().is_none_or(|condition| match &*condition.reason {
+        "Pending" => condition.assigned,
+        "AddressInUse" | "PortInUse" => condition.assigned && condition.is_about(addr),
+        _ => false,
+    })
 }
 
 impl Asked<'_> {

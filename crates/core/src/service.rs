@@ -132,6 +132,12 @@ impl Condition {
         Self { assigned: !addrs.is_empty(), reason: reason.name().to_owned(), message }
     }
 
+    /// Whether its sentence, without the addresses that the Service has, names an address.
+    pub fn is_about(&self, addr: IpAddr) -> bool {
+        let sentence = self.message.rsplit_once(HAS).map_or(&*self.message, |(sentence, _)| sentence);
+        sentence.split([' ', '"', ',']).any(|word| word.parse() == Ok(addr))
+    }
+
     /// The addresses that PureLB had given to the Service when it wrote this.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let list = match &*self.reason {

@@ -142,7 +142,7 @@ async fn b17_a_lease_that_an_earlier_release_left_gets_our_duration_and_our_labe
         let lease = town.leases().await?.remove(0);
         let seconds = lease.spec.and_then(|spec| spec.lease_duration_seconds);
         let component = lease.metadata.labels.and_then(|mut labels| labels.remove("app.kubernetes.io/component"));
-        Ok((seconds == Some(10) && component.as_deref() == Some("lbnodeagent")).then_some(()))
+        Ok((seconds == Some(7) && component.as_deref() == Some("lbnodeagent")).then_some(()))
     })
     .await
 }

@@ -90,7 +90,9 @@ async fn record(town: &Town, node: usize, until: Moment) -> Result<Vec<String>> 
 async fn carry_out(town: &Town, turn: Turn, give: &(dyn Fn(Order) + Send + Sync)) -> Result<Vec<Event>> {
     turn.orders.into_iter().for_each(give);
     let mut answers = Vec::new();
-    if let Some(wanted) = turn.renewal {
+    if let Some(mut wanted) = turn.renewal {
+        // The version that the watch has shown may be older than the answer to our last write, which only the renewer knows.
+        wanted.metadata.resource_version = None;
         let leases: Api<Lease> = Api::namespaced(town.client.clone(), HOME);
         let name = wanted.metadata.name.clone().context("a lease has a name")?;
         let written = match leases.get_opt(&name).await? {

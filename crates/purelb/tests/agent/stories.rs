@@ -189,7 +189,7 @@ async fn b23_a_selector_that_nobody_can_evaluate_keeps_the_last_good_form_of_the
 async fn a07_a_lifetime_longer_than_the_lease_is_followed_and_warned_of_once() -> Result<()> {
     let (town, addr, holder) = with_local(2).await?;
     let written = |valid| json!({"local": {"addressConfig": {"localInterface": {"validLifetime": valid}}}});
-    for (valid, words) in [(json!(300), "is 300s, longer than the lease of 10s"), (json!(0), "is 0 (for ever)")] {
+    for (valid, words) in [(json!(300), "is 300s, longer than the lease of 7s"), (json!(0), "is 0 (for ever)")] {
         town.patch_node_agent("default", written(valid)).await?;
         town.told("default", "LifetimeBeyondLease", words).await?;
     }

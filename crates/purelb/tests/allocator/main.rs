@@ -8,7 +8,7 @@ mod handover;
 mod lifecycle;
 mod line;
 mod odd;
-mod oldest;
 mod outage;
 mod paused;
 mod statuses;
+mod without_ip_mode;

@@ -1,4 +1,4 @@
-//! The oldest Kubernetes that PureLB supports, where it answers otherwise than the newest.
+//! An API server without the feature `LoadBalancerIPMode`, as Kubernetes 1.29 is and later ones can be: it drops `ipMode`.
 
 use anyhow::Result;
 use purelb_kubelite::Kubelite;
